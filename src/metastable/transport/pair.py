@@ -1,0 +1,75 @@
+"""Two measures made ready for transport: same space, same total mass, no empty tokens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from metastable.errors import InvalidInput
+from metastable.measure import Measure, as_measure
+
+TOTAL_RTOL = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Pair:
+    """Source sum_i a_i delta_{x_i} and target sum_j b_j delta_{y_j}, float64 arrays, masses that sum to one."""
+
+    x: Float[np.ndarray, "n d"]
+    a: Float[np.ndarray, "n"]
+    y: Float[np.ndarray, "m d"]
+    b: Float[np.ndarray, "m"]
+    sphere: bool
+
+    @property
+    def d(self) -> int:
+        """Dimension of the ambient space."""
+        return int(self.x.shape[1])
+
+    @property
+    def pairs(self) -> int:
+        """Number of entries n*m of the cost matrix."""
+        return len(self.a) * len(self.b)
+
+    def swapped(self) -> Pair:
+        """The same problem seen from the target."""
+        return Pair(self.y, self.b, self.x, self.a, self.sphere)
+
+
+def make_pair(a: Any, b: Any, metric: str = "chordal") -> Pair:
+    """Validate two measures (or arrays of points) against each other.
+
+    Balanced transport needs equal total masses: totals that differ by more than 1e-6 relative are refused.
+    """
+    sphere = all(rho.sphere for rho in (a, b) if isinstance(rho, Measure))
+    a, b = as_measure(a, sphere=sphere), as_measure(b, sphere=sphere)
+    if a.d != b.d:
+        raise InvalidInput(f"the measures must live in the same dimension, got d = {a.d} and d = {b.d}")
+    if abs(a.total - b.total) > TOTAL_RTOL * max(a.total, b.total):
+        raise InvalidInput(
+            f"the measures must have the same total mass for balanced transport, got {a.total:g} and {b.total:g}; "
+            "normalise the masses first"
+        )
+    if metric == "geodesic" and not sphere:
+        raise InvalidInput(
+            "metric 'geodesic' needs tokens on the sphere, got Euclidean tokens; use 'chordal', |x - y|"
+        )
+    return Pair(*_arrays(a), *_arrays(b), sphere)
+
+
+def _arrays(rho: Measure) -> tuple[np.ndarray, np.ndarray]:
+    points, mass = (np.ascontiguousarray(array, dtype=np.float64) for array in rho.numpy())
+    if mass.min() == 0:
+        keep = mass > 0
+        points, mass = points[keep], mass[keep]
+    total = mass.sum()
+    # float32 masses sum to one only to 1e-7; the solvers need it to rounding.
+    return points, mass if abs(total - 1) < 1e-15 else mass / total
+
+
+def equal_masses(mass: np.ndarray) -> bool:
+    """Whether all masses agree to the last bit."""
+    return bool((mass == mass[0]).all())
