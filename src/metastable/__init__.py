@@ -6,7 +6,35 @@ weights -> flow -> solve -> Path -> observe / transport -> theory -> verdict, re
 from metastable import sphere
 from metastable._version import __version__
 from metastable.attention import attend
+from metastable.flows import (
+    EuclideanAttention,
+    Flow,
+    Hardmax,
+    MultiHead,
+    SelfAttention,
+    UnnormalizedAttention,
+    ZeroTemperature,
+)
 from metastable.measure import Measure
+from metastable.solve import Event, Path, load, solve
 from metastable.weights import AttentionWeights, Schedule
 
-__all__ = ["AttentionWeights", "Measure", "Schedule", "__version__", "attend", "sphere"]
+__all__ = [
+    "AttentionWeights",
+    "EuclideanAttention",
+    "Event",
+    "Flow",
+    "Hardmax",
+    "Measure",
+    "MultiHead",
+    "Path",
+    "Schedule",
+    "SelfAttention",
+    "UnnormalizedAttention",
+    "ZeroTemperature",
+    "__version__",
+    "attend",
+    "load",
+    "solve",
+    "sphere",
+]

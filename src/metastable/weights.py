@@ -193,6 +193,7 @@ class Schedule:
 
     function: Callable[[float], AttentionWeights]
     breakpoints: tuple[float, ...] = ()
+    piecewise_constant: bool = False
 
     @classmethod
     def layers(cls, layers: Sequence[AttentionWeights], t: float, knots: Sequence[float] | None = None) -> Schedule:
@@ -213,7 +214,7 @@ class Schedule:
         def layer_at(time: float) -> AttentionWeights:
             return stack[min(max(bisect.bisect_right(edges, time) - 1, 0), len(stack) - 1)]
 
-        return cls(layer_at, tuple(edges[1:-1]))
+        return cls(layer_at, tuple(edges[1:-1]), piecewise_constant=True)
 
     def __call__(self, t: float) -> AttentionWeights:
         """The weights at time t (right-continuous at breakpoints)."""

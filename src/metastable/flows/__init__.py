@@ -1,0 +1,22 @@
+"""Right-hand sides: one file per flow."""
+
+from metastable.flows.energy import interaction_energy
+from metastable.flows.euclidean import EuclideanAttention
+from metastable.flows.flow import Drift, Flow
+from metastable.flows.hardmax import Hardmax
+from metastable.flows.multihead import MultiHead
+from metastable.flows.softmax import SelfAttention
+from metastable.flows.unnormalized import UnnormalizedAttention
+from metastable.flows.zero_temperature import ZeroTemperature
+
+__all__ = [
+    "Drift",
+    "EuclideanAttention",
+    "Flow",
+    "Hardmax",
+    "MultiHead",
+    "SelfAttention",
+    "UnnormalizedAttention",
+    "ZeroTemperature",
+    "interaction_energy",
+]

@@ -1,0 +1,118 @@
+"""`Flow`: what every right-hand side is, and what the integrators may ask of it."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable.errors import InvalidInput, NoEnergy
+from metastable.sphere import normalize, project_tangent
+from metastable.weights import AttentionWeights, Schedule
+
+
+class Drift(NamedTuple):
+    """The ambient velocity before the tangent projection, and how fast the flow can change."""
+
+    vector: Float[Tensor, "n d"]
+    rate: float
+    """Estimate of the Lipschitz constant of the field (1/time): the integrators keep step * rate bounded."""
+
+
+class Flow(ABC):
+    """A flow x_i' = P_{x_i} F_i(t, x, m) of tokens with masses on the sphere (or x_i' = F_i in R^d).
+
+    A subclass gives `drift`. The field is extended to |x| != 1 as a 0-homogeneous function, P_x F(x/|x|), so
+    that the stages of a Runge-Kutta step may leave the sphere without losing an order.
+    """
+
+    spherical: bool = True
+
+    @property
+    @abstractmethod
+    def d(self) -> int:
+        """Dimension of the tokens."""
+
+    @property
+    def breakpoints(self) -> tuple[float, ...]:
+        """Times at which the field jumps; the integrators stop and restart there."""
+        return ()
+
+    @abstractmethod
+    def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
+        """F(t, x, m) at tokens on the sphere, before the tangent projection."""
+
+    def velocity(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Float[Tensor, "n d"]:
+        """x' = P_x F(t, x/|x|, m), tangent to the sphere (F itself for a Euclidean flow)."""
+        return self.evaluate(t, points, mass).vector
+
+    def evaluate(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
+        """The velocity together with the rate that bounds the step."""
+        if not self.spherical:
+            return self.drift(t, points, mass)
+        x = normalize(points)
+        vector, rate = self.drift(t, x, mass)
+        return Drift(project_tangent(x, vector), rate)
+
+    def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
+        """The functional that the flow increases (or decreases) along every path, where one exists."""
+        raise NoEnergy(f"{type(self).__name__} is not a gradient flow, so it has no energy")
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Everything that defines the flow, for provenance: plain numbers, strings, lists."""
+
+
+class WeightedFlow(Flow):
+    """A flow with one set of weights (V, B), constant or a `Schedule` in time."""
+
+    def __init__(self, weights: AttentionWeights | Schedule) -> None:
+        if not isinstance(weights, AttentionWeights | Schedule):
+            raise InvalidInput(f"weights must be AttentionWeights or a Schedule, got {type(weights).__name__}")
+        self.weights = weights
+        self._first = weights if isinstance(weights, AttentionWeights) else weights(0.0)
+        self._moved: tuple[AttentionWeights, AttentionWeights] | None = None
+
+    @property
+    def d(self) -> int:
+        """Dimension of the tokens."""
+        return self._first.d
+
+    @property
+    def breakpoints(self) -> tuple[float, ...]:
+        """Times at which the scheduled weights jump."""
+        return self.weights.breakpoints if isinstance(self.weights, Schedule) else ()
+
+    def weights_at(self, t: float, like: Tensor | None = None) -> AttentionWeights:
+        """The weights at time t, in the precision and on the device of the tokens `like`."""
+        w = self.weights if isinstance(self.weights, AttentionWeights) else self.weights(t)
+        if like is None or (w.value.dtype == like.dtype and w.value.device == like.device):
+            return w
+        if self._moved is None or self._moved[0] is not w:
+            self._moved = (w, w.to(device=like.device, dtype=like.dtype))
+        return self._moved[1]
+
+    def describe(self) -> dict[str, Any]:
+        """Name and weights of the flow."""
+        return {"flow": type(self).__name__, "weights": describe_weights(self.weights)}
+
+
+def describe_weights(weights: AttentionWeights | Schedule) -> dict[str, Any]:
+    """Weights for provenance: their digest always, their entries when they are few."""
+    if isinstance(weights, Schedule):
+        knots = [0.0, *weights.breakpoints]
+        name = getattr(weights.function, "__qualname__", type(weights.function).__name__)
+        return {"schedule": name, "knots": knots, "at_knots": [describe_weights(weights(k)) for k in knots]}
+    digest = hashlib.sha256()
+    for tensor in (weights.query, weights.key, weights.value, weights.output, weights.dense_B):
+        if tensor is not None:
+            digest.update(str(tuple(tensor.shape)).encode())
+            digest.update(tensor.detach().to("cpu", torch.float64).contiguous().numpy().tobytes())
+    described: dict[str, Any] = {"d": weights.d, "rank": weights.rank, "sha256": digest.hexdigest()}
+    if weights.d <= 16:
+        described |= {"V": weights.V.tolist(), "B": weights.B.tolist()}
+    return described

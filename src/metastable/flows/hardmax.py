@@ -1,0 +1,24 @@
+"""Hardmax attention: x' = P_x V y*(x), every token looks at its best key (beta -> infinity at fixed n)."""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable.attention.hardmax import hardmax
+from metastable.flows.flow import Drift, WeightedFlow
+
+
+class Hardmax(WeightedFlow):
+    """x_i' = P_{x_i} V y_i,   y_i = mass-weighted mean of all x_j that maximise <x_i, B x_j>.
+
+    Ties: scores that agree with the maximum to a few rounding units share the attention in proportion to their
+    masses, which is the limit of softmax. The field is discontinuous where the best key changes; the adaptive
+    integrator then takes small steps around the jump. Source: [arXiv:2508.09628].
+    """
+
+    def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
+        """V y_i before the projection."""
+        w = self.weights_at(t, points)
+        mean, _ = hardmax(w.queries(points), w.keys(points), w.carried(points), mass)
+        return Drift(w.emitted(mean), 2 * self.weights_at(t).V_norm)

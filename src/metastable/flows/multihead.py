@@ -1,0 +1,84 @@
+"""Several heads: the sum (or the average) of the fields of single heads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable.errors import InvalidInput, NoEnergy
+from metastable.flows.energy import require_gradient_structure
+from metastable.flows.flow import Drift, Flow
+from metastable.flows.unnormalized import UnnormalizedAttention
+
+COMBINE = ("sum", "mean")
+
+
+class MultiHead(Flow):
+    """x_i' = P_{x_i} sum_h F_i^h, every head h with its own weights, beta and field.
+
+    heads: flows, e.g. [SelfAttention(w_1, beta_1), SelfAttention(w_2, beta_2)]. combine: "sum", as a
+    transformer layer does, or "mean", the convention (1/H) sum_h of [arXiv:2605.18870].
+    """
+
+    def __init__(self, heads: Sequence[Flow], combine: str = "sum") -> None:
+        self.heads = tuple(heads)
+        if not self.heads:
+            raise InvalidInput("MultiHead needs at least one head, got none")
+        for head in self.heads:
+            if not isinstance(head, Flow):
+                raise InvalidInput(f"every head must be a flow, got {type(head).__name__}")
+        if len({head.d for head in self.heads}) > 1:
+            raise InvalidInput(f"all heads must have one dimension, got {sorted({h.d for h in self.heads})}")
+        if len({head.spherical for head in self.heads}) > 1:
+            raise InvalidInput("heads on the sphere and Euclidean heads cannot be mixed")
+        if combine not in COMBINE:
+            raise InvalidInput(f"combine must be one of {', '.join(COMBINE)}, got {combine!r}")
+        self.combine = combine
+        self.spherical = self.heads[0].spherical
+
+    @property
+    def d(self) -> int:
+        """Dimension of the tokens."""
+        return self.heads[0].d
+
+    @property
+    def breakpoints(self) -> tuple[float, ...]:
+        """Times at which any head's weights jump."""
+        return tuple(sorted({t for head in self.heads for t in head.breakpoints}))
+
+    @property
+    def factor(self) -> float:
+        """1 for the sum of heads, 1/H for their mean."""
+        return 1.0 if self.combine == "sum" else 1.0 / len(self.heads)
+
+    def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
+        """sum_h F^h before the projection."""
+        vector, rate = self.heads[0].drift(t, points, mass)
+        for head in self.heads[1:]:
+            other, other_rate = head.drift(t, points, mass)
+            vector, rate = vector + other, rate + other_rate
+        return Drift(self.factor * vector, self.factor * rate)
+
+    def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
+        """E = sum_h c_h E_h for unnormalised heads with V_h = c_h B_h, B_h symmetric [arXiv:2605.04279].
+
+        A single head has its own energy.
+
+        The softmax flow of several heads does not make E monotone, because every head has its own partition,
+        so it has no energy here.
+        """
+        if len(self.heads) == 1:
+            return self.factor * self.heads[0].energy(points, mass, t)
+        total = 0.0
+        for head in self.heads:
+            if not isinstance(head, UnnormalizedAttention) or head.log_scale != 0:
+                raise NoEnergy("only unnormalised heads without a change of time add up to a gradient flow")
+            total += require_gradient_structure(head.weights_at(t)) * head.energy(points, mass, t)
+        return self.factor * total
+
+    def describe(self) -> dict[str, Any]:
+        """The heads and how they are combined."""
+        return {"flow": "MultiHead", "combine": self.combine, "heads": [h.describe() for h in self.heads]}

@@ -1,0 +1,102 @@
+"""Self-attention on the sphere: x' = P_x V m_beta(x), the flow of a transformer with normalised layers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable.attention.attend import Attended, attend_unchecked, check_beta
+from metastable.errors import InvalidInput, NoEnergy
+from metastable.flows.energy import interaction_energy, require_gradient_structure
+from metastable.flows.flow import Drift, WeightedFlow
+from metastable.measure import as_tensor
+from metastable.weights import AttentionWeights, Schedule
+
+
+class SelfAttention(WeightedFlow):
+    """x_i' = P V m_i,   m_i = sum_j m_j e^{l_ij} x_j / sum_j m_j e^{l_ij},   l_ij = beta <x_i, B x_j> + <g, x_j>.
+
+    weights: `AttentionWeights`, or a `Schedule` of them. beta >= 0. field: the optional vector g (d,), which a
+    trained layer has through its biases. kernel and rtol go to `attend`: a kernel's name, and the relative error
+    allowed to it (None: all digits). Self-attention (j = i) is included. Source: [arXiv:2312.10794].
+
+    >>> flow = SelfAttention(AttentionWeights(V=torch.eye(2), B=torch.eye(2)), beta=1.0)
+    >>> flow.velocity(0.0, torch.tensor([[1.0, 0.0], [0.0, 1.0]]).double(), torch.tensor([0.5, 0.5]).double())
+    tensor([[0.0000, 0.2689],
+            [0.2689, 0.0000]], dtype=torch.float64)
+    """
+
+    def __init__(
+        self,
+        weights: AttentionWeights | Schedule,
+        beta: float,
+        *,
+        field: Any = None,
+        kernel: str = "auto",
+        rtol: float | None = None,
+    ) -> None:
+        super().__init__(weights)
+        check_beta(beta)
+        self.beta = float(beta)
+        self.kernel = kernel
+        self.rtol = rtol
+        self.field: Tensor | None = None
+        if field is not None:
+            self.field = as_tensor(field, "field")
+            if self.field.shape != (self.d,):
+                raise InvalidInput(f"field must have shape ({self.d},), got {tuple(self.field.shape)}")
+
+    def attention(
+        self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]
+    ) -> tuple[Attended, AttentionWeights]:
+        """Attention of every token over all tokens, and the weights at that time in the tokens' precision."""
+        w = self.weights_at(t, points)
+        queries, keys, beta = w.queries(points), w.keys(points), self.beta
+        if self.field is not None:
+            # The field is one more coordinate of the score: <[beta q, 1], [k, <g, y>]>.
+            lift = (points @ self.field.to(points))[:, None]
+            queries = torch.cat([beta * queries, torch.ones_like(lift)], dim=1)
+            keys, beta = torch.cat([keys, lift], dim=1), 1.0
+        values = w.carried(points)
+        return (
+            attend_unchecked(queries, keys, values, mass, beta, kernel=self.kernel, rtol=self.rtol),
+            w,
+        )
+
+    def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
+        """V m_i before the projection."""
+        attended, w = self.attention(t, points, mass)
+        return Drift(w.emitted(attended.mean), self.rate(t, attended.mean, mass))
+
+    def rate(self, t: float, mean: Tensor, mass: Tensor) -> float:
+        """|V| (2 + beta |B| E[1 - |m|^2]): the field's Lipschitz constant on the mass average.
+
+        The derivative of m with respect to the query is beta Cov(y), and for keys on the sphere the trace of
+        that covariance is 1 - |m|^2, which attention gives for free.
+        """
+        w = self.weights_at(t)
+        if w.output is not None or not self.spherical:
+            return 2 * w.V_norm
+        spread = float(mass @ (1 - mean.square().sum(1)).clamp(min=0))
+        return w.V_norm * (2 + self.beta * w.B_norm * spread)
+
+    def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
+        """E = (1/2 beta) sum m_i m_j e^{beta <x_i, B x_j>} when B is symmetric and V = c B.
+
+        dE/dt = c sum_i m_i Z_i |x_i'|^2 / c^2, so E increases for c > 0 and decreases for c < 0.
+        """
+        w = self.weights_at(t)
+        require_gradient_structure(w)
+        if self.field is not None:
+            raise NoEnergy("self-attention with a field has no interaction energy")
+        return interaction_energy(points, mass, w, self.beta)
+
+    def describe(self) -> dict[str, Any]:
+        """Name, weights, beta, field and kernel."""
+        described = super().describe() | {"beta": self.beta, "kernel": self.kernel, "rtol": self.rtol}
+        if self.field is not None:
+            described["field"] = self.field.tolist()
+        return described

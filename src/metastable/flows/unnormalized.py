@@ -1,0 +1,78 @@
+"""Unnormalised self-attention: x' = P_x V E_rho[y e^{beta <x, B y>}], the plain gradient flow of the energy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable.attention.attend import attend_unchecked, check_beta
+from metastable.errors import InvalidInput
+from metastable.flows.energy import interaction_energy, require_gradient_structure
+from metastable.flows.flow import Drift, WeightedFlow
+from metastable.weights import AttentionWeights, Schedule
+
+OVERFLOW_EXPONENT = 300.0
+"""beta |B| above which the field is scaled by default: e^300 still leaves room for squares in float64."""
+
+
+class UnnormalizedAttention(WeightedFlow):
+    """x_i' = P_{x_i} V sum_j m_j e^{beta <x_i, B x_j> - s} x_j.   Source: [arXiv:2312.10794].
+
+    s = `log_scale` is a change of the unit of time, t_physical = e^{-s} t. The default is s = 0 while
+    beta |B| <= 300; above, e^{beta |B|} leaves the floating-point range, and s = beta |B|, which bounds the
+    field by |V|. The value in use is `flow.log_scale`, and every path records it. With float32 tokens give
+    `log_scale` yourself as soon as beta |B| > 80.
+    """
+
+    def __init__(
+        self,
+        weights: AttentionWeights | Schedule,
+        beta: float,
+        *,
+        log_scale: float | None = None,
+        kernel: str = "auto",
+        rtol: float | None = None,
+    ) -> None:
+        super().__init__(weights)
+        check_beta(beta)
+        self.beta = float(beta)
+        self.kernel = kernel
+        self.rtol = rtol
+        exponent = self.beta * self._first.B_norm
+        if log_scale is None:
+            log_scale = exponent if exponent > OVERFLOW_EXPONENT else 0.0
+        elif not exponent - log_scale < 700:
+            raise InvalidInput(
+                f"log_scale = {log_scale} leaves e^(beta |B| - log_scale) = e^{exponent - log_scale:.4g}, which "
+                "overflows; use log_scale = None or a value near beta |B|"
+            )
+        self.log_scale = float(log_scale)
+
+    def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
+        """V E[y e^{beta <x, B y> - s}] before the projection."""
+        w = self.weights_at(t, points)
+        keys = w.keys(points)
+        attended = attend_unchecked(
+            w.queries(points), keys, w.carried(points), mass, self.beta, kernel=self.kernel, rtol=self.rtol
+        )
+        partition = torch.exp(attended.log_partition - self.log_scale)
+        rate = w.V_norm * float(mass @ partition) * (2 + self.beta * w.B_norm)
+        return Drift(w.emitted(attended.mean * partition[:, None]), rate)
+
+    def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
+        """E = (1/2 beta) sum m_i m_j e^{beta <x_i, B x_j>}; the flow is c grad E if V = c B = c B^T."""
+        w = self.weights_at(t)
+        require_gradient_structure(w)
+        return interaction_energy(points, mass, w, self.beta)
+
+    def describe(self) -> dict[str, Any]:
+        """Name, weights, beta, the unit of time and the kernel."""
+        return super().describe() | {
+            "beta": self.beta,
+            "log_scale": self.log_scale,
+            "kernel": self.kernel,
+            "rtol": self.rtol,
+        }

@@ -1,0 +1,68 @@
+"""Events: a scalar observable crosses a level; record the time, or stop there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from scipy.optimize import brentq
+from torch import Tensor
+
+from metastable.errors import InvalidInput
+from metastable.solve.problem import Step
+
+Observable = Callable[[Tensor, Tensor], Any]
+"""(points (n, d), mass (n,)) -> a number."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """observable(points, mass) crosses `level`.
+
+    direction: +1 upwards only, -1 downwards only, 0 both. stop: end the run at the crossing. The time is found
+    on the integrator's interpolant to 1e-12 of the step; two crossings inside one step are not seen.
+
+    >>> Event(lambda points, mass: (mass @ points).norm(), level=0.99, stop=True, name="consensus").name
+    'consensus'
+    """
+
+    observable: Observable
+    level: float = 0.0
+    direction: int = 0
+    stop: bool = False
+    name: str = "event"
+
+    def __post_init__(self) -> None:
+        if self.direction not in (-1, 0, 1):
+            raise InvalidInput(f"direction must be -1, 0 or 1, got {self.direction}")
+
+    def gap(self, points: Tensor, mass: Tensor) -> float:
+        """Observable minus level."""
+        return float(self.observable(points, mass)) - self.level
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """An event that happened: its name, the time, and the direction of the crossing."""
+
+    name: str
+    time: float
+    direction: int
+
+
+def crossing(event: Event, step: Step, before: float, after: float, mass: Tensor) -> Crossing | None:
+    """The crossing inside a step whose gaps at both ends are `before` and `after`, if there is one."""
+    direction = 1 if before < 0 <= after else -1 if before > 0 >= after else 0
+    if direction == 0 or event.direction not in (0, direction):
+        return None
+    if after == 0:
+        return Crossing(event.name, step.end.t, direction)
+    width = step.end.t - step.start.t
+
+    def gap(s: float) -> float:
+        if s in (0.0, 1.0):
+            return after if s else before
+        return event.gap(step.interpolate([step.start.t + s * width])[0], mass)
+
+    return Crossing(event.name, step.start.t + width * float(brentq(gap, 0.0, 1.0, xtol=1e-12)), direction)

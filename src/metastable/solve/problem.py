@@ -1,0 +1,116 @@
+"""What the steppers work on: the initial value problem, their state, and a finished step with its interpolant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable.errors import SolveError
+from metastable.flows.flow import Drift, Flow
+from metastable.sphere import normalize
+
+
+@dataclass
+class Problem:
+    """x' = v(t, x) for tokens with fixed masses, with the tolerances and the step that were asked for."""
+
+    flow: Flow
+    mass: Float[Tensor, "n"]
+    rtol: float
+    atol: float
+    step: float | None
+    max_step: float
+    stretch_end: float = math.inf
+    """End of the stretch on which the field is continuous; at that very time the field is the one before it."""
+    evaluations: int = 0
+
+    def velocity(self, t: float, points: Float[Tensor, "n d"]) -> Drift:
+        """The field at time t and the rate that bounds the step."""
+        self.evaluations += 1
+        return self.flow.evaluate(min(t, math.nextafter(self.stretch_end, -math.inf)), points, self.mass)
+
+    def retract(self, points: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """Back to the sphere (nothing to do for a Euclidean flow)."""
+        return normalize(points) if self.flow.spherical else points
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything that a stepper needs to go on: writing it and reading it back continues at the same digits."""
+
+    t: float
+    points: Float[Tensor, "n d"]
+    slope: Float[Tensor, "n d"] | None = None
+    rate: float = 0.0
+    step: float = 0.0
+    last_error: float = 1.0
+    accepted: int = 0
+    rejected: int = 0
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step from `start` to `end`; `interpolate(times)` gives the points at times inside it."""
+
+    start: State
+    end: State
+    interpolate: Callable[[Sequence[float]], list[Tensor]] = field(repr=False)
+
+
+class Stepper(Protocol):
+    """One integration method of stated order."""
+
+    name: str
+    order: int
+
+    def begin(self, problem: Problem, state: State) -> State:
+        """Prepare the state at the start of a stretch on which the field is continuous."""
+        ...
+
+    def advance(self, problem: Problem, state: State, limit: float) -> Step:
+        """One accepted step that does not pass `limit`."""
+        ...
+
+
+def cubic_hermite(problem: Problem, start: State, end: State, end_slope: Tensor) -> Callable[..., list[Tensor]]:
+    """Interpolant of order 3 from the points and velocities at both ends, for the fixed-step methods."""
+    h = end.t - start.t
+    slope = start.slope
+    assert slope is not None
+
+    def interpolate(times: Sequence[float]) -> list[Tensor]:
+        frames = []
+        for time in times:
+            s = (time - start.t) / h
+            frame = (
+                (1 + 2 * s) * (1 - s) ** 2 * start.points
+                + s**2 * (3 - 2 * s) * end.points
+                + h * (s * (1 - s) ** 2 * slope + s**2 * (s - 1) * end_slope)
+            )
+            frames.append(problem.retract(frame))
+        return frames
+
+    return interpolate
+
+
+def require_finite(points: Tensor, t: float, method: str) -> None:
+    """End the run when the tokens are not finite any more."""
+    if not bool(torch.isfinite(points).all()):
+        raise SolveError(
+            f"the tokens are not finite any more at t = {t:.6g} with method {method!r}; use a smaller step, or the "
+            "method 'adaptive'"
+        )
+
+
+def next_time(t: float, h: float, limit: float) -> float:
+    """t + h, or `limit` itself when only rounding is left between them."""
+    after = t + h
+    return (
+        limit if after >= limit or limit - after <= 1e-9 * h or math.isclose(after, limit, rel_tol=1e-14) else after
+    )

@@ -1,0 +1,37 @@
+"""Where a result comes from: schema version, software versions, parameters; nothing that depends on the machine."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from importlib import metadata
+from typing import Any
+
+from torch import Tensor
+
+from metastable._version import __version__
+
+SCHEMA_VERSION = 1
+"""Version of the layout of stored paths; a reader refuses files that are newer than itself."""
+
+_LIBRARIES = ("torch", "numpy", "scipy", "numba")
+
+
+def provenance(parameters: dict[str, Any], seed: int | None) -> dict[str, Any]:
+    """The record that every path carries: {schema_version, software, parameters, seed}."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "software": {"metastable": __version__, "python": platform.python_version()}
+        | {name: metadata.version(name) for name in _LIBRARIES},
+        "parameters": parameters,
+        "seed": seed,
+    }
+
+
+def fingerprint(parameters: dict[str, Any], *tensors: Tensor) -> str:
+    """SHA-256 of the parameters and the initial data: two runs with one fingerprint are the same run."""
+    digest = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode())
+    for tensor in tensors:
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,159 @@
+"""Paths on disk: zarr groups, written aside and swapped in whole, so that a crash never costs an earlier result."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+import zarr
+from torch import Tensor
+
+from metastable.errors import StorageError
+from metastable.measure import Measure
+from metastable.solve.events import Crossing
+from metastable.solve.provenance import SCHEMA_VERSION
+
+if TYPE_CHECKING:
+    from metastable.solve.path import Path
+
+_KIND = "metastable path"
+
+
+def create(location: str, times: Tensor, like: Tensor, mass: Tensor) -> Any:
+    """A new group with room for every frame: one chunk per saved time, so that frames stream to disk."""
+    n, d = like.shape
+    dtype = "float32" if like.dtype == torch.float32 else "float64"
+    group: Any = zarr.open_group(location, mode="w")
+    group.create_array("times", data=times.cpu().numpy())
+    group.create_array("mass", data=mass.cpu().numpy())
+    group.create_array("points", shape=(len(times), n, d), chunks=(1, n, d), dtype=dtype)
+    return group
+
+
+def finish(
+    group: Any,
+    end: Measure,
+    end_time: float,
+    saved: int,
+    events: tuple[Crossing, ...],
+    provenance: dict[str, Any],
+) -> None:
+    """Write what is known only at the end and declare the group complete."""
+    group.create_array("end", data=end.points.cpu().numpy())
+    group.attrs.update(
+        {
+            "kind": _KIND,
+            "schema_version": provenance["schema_version"],
+            "provenance": json.dumps(provenance, sort_keys=True),
+            "events": json.dumps([[e.name, e.time, e.direction] for e in events]),
+            "end_time": end_time,
+            "saved": saved,
+            "sphere": end.sphere,
+        }
+    )
+
+
+def save(path: Path, destination: str) -> None:
+    """Write a path beside its destination, then swap it in."""
+    aside = f"{destination}.{uuid.uuid4().hex[:8]}.part"
+    try:
+        with writing(destination):
+            group = create(aside, path.times, path.end.points, path.mass)
+            for index in range(len(path)):
+                group["points"][index] = path.measure(index).points.cpu().numpy()
+            finish(group, path.end, path.end_time, len(path), path.events, path.provenance)
+            swap_in(aside, destination)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def load(location: str | os.PathLike[str]) -> Path:
+    """Read a path that `Path.save` or `solve(out=...)` wrote; its frames stay on disk until they are asked for."""
+    from metastable.solve.path import Path
+
+    where = os.fspath(location)
+    if not os.path.exists(where):
+        raise StorageError(f"there is no file or folder {where!r}")
+    try:
+        group: Any = zarr.open_group(where, mode="r")
+        attributes: dict[str, Any] = dict(group.attrs)
+    except Exception as error:  # zarr raises many types for what is not a group
+        raise StorageError(f"{where!r} is not a metastable path: {_first_line(error)}") from error
+    if attributes.get("kind") != _KIND:
+        raise StorageError(f"{where!r} is a zarr group but not a complete metastable path")
+    version = attributes["schema_version"]
+    if version > SCHEMA_VERSION:
+        raise StorageError(
+            f"{where!r} has schema version {version}, newer than {SCHEMA_VERSION}, the newest that this metastable "
+            "reads; upgrade metastable"
+        )
+    try:
+        saved = int(attributes["saved"])
+        mass = torch.from_numpy(np.asarray(group["mass"]))
+        end_points = torch.from_numpy(np.asarray(group["end"]))
+        return Path(
+            times=torch.from_numpy(np.asarray(group["times"][:saved])),
+            mass=mass,
+            end=Measure(end_points, mass, sphere=bool(attributes["sphere"]), dtype=end_points.dtype),
+            end_time=float(attributes["end_time"]),
+            provenance=json.loads(attributes["provenance"]),
+            events=tuple(Crossing(*e) for e in json.loads(attributes["events"])),
+            sphere=bool(attributes["sphere"]),
+            store=where,
+        )
+    except Exception as error:  # truncated chunks surface as many types, too
+        raise StorageError(f"{where!r} is damaged: {_first_line(error)}") from error
+
+
+def read_frames(location: str, index: int | slice) -> Tensor:
+    """Frames of a stored path."""
+    try:
+        group: Any = zarr.open_group(location, mode="r")
+        frames = (
+            group["points"][: int(group.attrs["saved"])] if isinstance(index, slice) else group["points"][index]
+        )
+    except Exception as error:
+        raise StorageError(f"{location!r} cannot be read: {_first_line(error)}") from error
+    return torch.from_numpy(np.asarray(frames))
+
+
+def swap_in(aside: str, destination: str) -> None:
+    """Put `aside` at `destination` by renaming; an older result moves away only when the new one is whole."""
+    if not os.path.exists(destination):
+        os.rename(aside, destination)
+        return
+    retired = f"{destination}.{uuid.uuid4().hex[:8]}.old"
+    os.rename(destination, retired)
+    try:
+        os.rename(aside, destination)
+    except OSError:
+        os.rename(retired, destination)
+        raise
+    if os.path.isdir(retired):
+        shutil.rmtree(retired, ignore_errors=True)
+    else:
+        os.remove(retired)
+
+
+@contextmanager
+def writing(destination: str) -> Iterator[None]:
+    """Turn a full disk or a forbidden folder into one sentence."""
+    try:
+        yield
+    except OSError as error:
+        if isinstance(error, StorageError):
+            raise
+        raise StorageError(
+            f"cannot write {destination!r}: {error.strerror or _first_line(error)}; what was there is untouched"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
