@@ -5,17 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from metastable.errors import InvalidInput
 from metastable.flows.orbit import orbit, orbit_clock
-from metastable.measure import as_measure
+from metastable.measure import Measure, as_measure
+from metastable.sphere import chordal_distance, geodesic_distance
+from metastable.theory.eigenspace import TOLERANCE
+from metastable.theory.limit import LimitMap, limit, limit_map
 from metastable.weights import AttentionWeights
 
 
 def zero_temperature(w: AttentionWeights, points: Any, t: Any) -> Float[Tensor, "*m n d"]:
-    """x(t) = e^{tau M}x_0/|e^{tau M}x_0| with dt/dtau = |B^T x(tau)|, the solution of x' = P_x V B^T x/|B^T x| (Z1).
+    """x(t) = e^{tau M}x_0/|.|, dt/dtau = |B^T x(tau)|: the solution of x' = P_x V B^T x/|B^T x| (Z1).
 
     t a number: (n, d); t a sequence of m numbers >= 0: (m, n, d). No eigenvectors are involved, so any M will do;
     B must be invertible. The error is that of rounding (about 1e-13).
@@ -32,11 +36,68 @@ def zero_temperature(w: AttentionWeights, points: Any, t: Any) -> Float[Tensor, 
 
 
 def clock(w: AttentionWeights, points: Any, t: Any) -> Float[Tensor, "*m n"]:
-    """The projective time tau_i(t) of every token, dtau/dt = 1/|B^T x_i|, tau_i(0) = 0; shapes as `zero_temperature`."""
+    """The projective time tau_i(t) of every token, dtau/dt = 1/|B^T x_i|; shapes as in `zero_temperature`."""
     rho = _tokens(w, points)
     times = np.asarray(t, dtype=np.float64)
     tau = orbit_clock(w.M, w.B, rho, np.atleast_1d(times))
     return tau[0] if times.ndim == 0 else tau
+
+
+def distance_to_limit(
+    w: AttentionWeights, rho0: Any, t: Any, *, metric: str = "chordal", tolerance: float = TOLERANCE
+) -> float | Float[Tensor, "m"]:
+    """W2(rho_t, Pi#rho_0) of the zero-temperature flow, exact: a float for one t, a tensor (m,) for a sequence.
+
+    M symmetric: Pi is the nearest-point map onto E and is constant along orbits, so it is the optimal coupling and
+    W2^2 = E_rho0[2(1 - |P_E x(t)|)] chordal, E_rho0[arccos^2|P_E x(t)|] geodesic (Z5), for any rho_0. M not
+    symmetric: the optimal transport problem is solved. A token in the exceptional set never reaches E; it counts
+    with its cost in the first case and is left out with a warning in the second.
+
+    >>> w = AttentionWeights(V=[[2.0, 0.0], [0.0, 1.0]], B=[[1.0, 0.0], [0.0, 1.0]])
+    >>> round(distance_to_limit(w, [[0.6, 0.8]], 0.0) ** 2, 12)  # 2 (1 - 0.6)
+    0.8
+    """
+    if metric not in ("chordal", "geodesic"):
+        raise InvalidInput(f"metric must be 'chordal' or 'geodesic', got {metric!r}")
+    rho = as_measure(rho0)
+    times = np.asarray(t, dtype=np.float64)
+    pi = limit_map(w, tolerance)
+    path = orbit(w.M, w.B, _tokens(w, rho), np.atleast_1d(times))
+    if pi.spectrum.M.symmetric:
+        distances = _nearest_point_distance(pi, path, rho.mass, metric)
+    else:
+        from metastable.transport import wasserstein
+
+        target = limit(w, rho, tolerance)
+        distances = torch.tensor(
+            [float(wasserstein(Measure(x, rho.mass), target, p=2, metric=metric)) for x in path],
+            dtype=torch.float64,
+        )
+    return float(distances[0]) if times.ndim == 0 else distances
+
+
+def coupling_to_limit(
+    w: AttentionWeights, rho0: Any, t: Any, *, metric: str = "chordal", tolerance: float = TOLERANCE
+) -> float | Float[Tensor, "m"]:
+    """sqrt(E_rho0 |x(t) - Pi(x_0)|^2): the synchronous coupling, above `distance_to_limit` for any M."""
+    rho = as_measure(rho0)
+    times = np.asarray(t, dtype=np.float64)
+    pi = limit_map(w, tolerance)
+    path = orbit(w.M, w.B, _tokens(w, rho), np.atleast_1d(times))
+    keep = ~pi.exceptional(rho.points)
+    mass = rho.mass[keep] / rho.mass[keep].sum()
+    target = pi(rho.points[keep])
+    distance = chordal_distance if metric == "chordal" else geodesic_distance
+    rms = torch.sqrt((mass * distance(path[:, keep], target) ** 2).sum(1))
+    return float(rms[0]) if times.ndim == 0 else rms
+
+
+def _nearest_point_distance(pi: LimitMap, path: Tensor, mass: Tensor, metric: str) -> Tensor:
+    onto = torch.linalg.vector_norm(path @ pi.projector.to(path).T, dim=2)
+    off = torch.linalg.vector_norm(path - path @ pi.projector.to(path).T, dim=2)
+    # 1 - |P_E x| = |P_perp x|^2/(1 + |P_E x|) keeps its digits when the tokens are nearly there.
+    cost = 2 * off**2 / (1 + onto) if metric == "chordal" else torch.atan2(off, onto) ** 2
+    return torch.sqrt((mass * cost).sum(1))
 
 
 def _tokens(w: AttentionWeights, points: Any) -> Tensor:

@@ -1,0 +1,170 @@
+"""The dominant part of one real matrix: eigenvalues of largest real part, their space and spectral projector."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Complex, Float
+from scipy import linalg
+from torch import Tensor
+
+from metastable.errors import InvalidInput
+
+TOLERANCE = 1e-6
+"""Eigenvalues whose real parts differ by less than TOLERANCE * ||A|| count as one. Rounding splits that of
+a Jordan block of size 2 by 1e-8 and of size 3 by 1e-5: the latter needs a larger tolerance to be seen as one."""
+ISOLATION = 10.0
+"""The dominant group counts as isolated when its gap is at least ISOLATION tolerances."""
+
+
+@dataclass(frozen=True, eq=False)
+class Dominant:
+    """The eigenvalues of A of largest real part, their invariant space E and the spectral projector Q onto E.
+
+    kind: "point pair" (dim E = 1), "subsphere" (1 < dim E < d), "identity" (A a multiple of I), "rotation" (a
+          complex pair leads), "jordan" (the leading eigenvalue is defective).
+    projector Q: Q^2 = Q, QA = AQ, range E; orthogonal when A is symmetric, oblique when not (Z10).
+    gap: distance of real parts between the leading group and the rest (infinite when there is no rest).
+    """
+
+    matrix: Float[Tensor, "d d"]
+    eigenvalues: Complex[Tensor, "d"]
+    tolerance: float
+    dimension: int
+    value: float
+    frequency: float
+    gap: float
+    kind: str
+    isolated: bool
+    space: Float[Tensor, "d k"]
+    projector: Float[Tensor, "d d"]
+    next_space: Float[Tensor, "d l"]
+    symmetric: bool
+    symmetry_defect: float
+    normality_defect: float
+
+    @property
+    def d(self) -> int:
+        """Dimension of the matrix."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def projector_norm(self) -> float:
+        """||Q||: 1 for an orthogonal projector, large when E and the complementary space are nearly parallel."""
+        return float(torch.linalg.matrix_norm(self.projector, ord=2))
+
+    @property
+    def spread(self) -> float:
+        """l_1 - l_d, the distance between the extreme real parts."""
+        real = self.eigenvalues.real
+        return float(real.max() - real.min())
+
+
+def dominant(matrix: Float[Tensor, "d d"], tolerance: float = TOLERANCE) -> Dominant:
+    """Leading eigenvalues of a real matrix through an ordered Schur form; no eigenvector is ever inverted.
+
+    With A = Z [[T11, T12], [0, T22]] Z^T and T11 Y - Y T22 = -T12 the projector is Q = Z [[I, -Y], [0, 0]] Z^T,
+    well conditioned whenever the leading group is isolated, Jordan blocks inside it included.
+
+    >>> dominant(torch.tensor([[2.0, 0.5], [0.0, 1.0]], dtype=torch.float64)).projector.tolist()
+    [[1.0, 0.5], [0.0, 0.0]]
+    """
+    if not 0 < tolerance < 0.1:
+        raise InvalidInput(f"tolerance must lie in (0, 0.1), got {tolerance}")
+    a = matrix.detach().cpu().to(torch.float64).numpy()
+    d = a.shape[0]
+    size = float(np.linalg.norm(a, 2))
+    scale = size if size > 0 else 1.0
+    symmetry_defect = float(np.linalg.norm(a - a.T) / (2 * np.linalg.norm(a))) if size else 0.0
+    normality_defect = float(np.linalg.norm(a @ a.T - a.T @ a) / np.linalg.norm(a) ** 2) if size else 0.0
+    symmetric = symmetry_defect <= 64 * d * np.finfo(float).eps
+    if symmetric:
+        real, z = np.linalg.eigh((a + a.T) / 2)
+        values, z = real[::-1].astype(complex), z[:, ::-1]
+        t = np.diag(values.real)
+    else:
+        values = np.linalg.eigvals(a).astype(complex)
+        values = values[np.lexsort((-values.imag, -values.real))]
+    slack = tolerance * scale
+    k = int((values.real >= values.real[0] - slack).sum())
+    gap = float(values.real[:k].min() - values.real[k]) if k < d else np.inf
+    if not symmetric:
+        t, z, k = _ordered_schur(a, values, k)
+        gap = float(values.real[:k].min() - values.real[k]) if k < d else np.inf
+    projector = _projector(t, z, k)
+    space, next_space = z[:, :k], _next_space(a, values, k, slack, t, z, projector)
+    return Dominant(
+        matrix=torch.from_numpy(a.copy()),
+        eigenvalues=torch.from_numpy(values.copy()),
+        tolerance=tolerance,
+        dimension=k,
+        value=float(values.real[:k].mean()),
+        frequency=float(np.abs(values.imag[:k]).max()),
+        gap=gap,
+        kind=_kind(t[:k, :k], values[:k], d, scale, tolerance),
+        isolated=gap >= ISOLATION * slack,
+        space=torch.from_numpy(space.copy()),
+        projector=torch.from_numpy(projector.copy()),
+        next_space=torch.from_numpy(next_space.copy()),
+        symmetric=bool(symmetric),
+        symmetry_defect=symmetry_defect,
+        normality_defect=normality_defect,
+    )
+
+
+def _ordered_schur(a: np.ndarray, values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Real Schur form with the k leading eigenvalues first; k is what LAPACK agrees to have selected."""
+    if k == len(values):
+        t, z = linalg.schur(a, output="real")
+        return t, z, k
+    threshold = (values.real[:k].min() + values.real[k]) / 2
+    t, z, selected = linalg.schur(a, output="real", sort=lambda re, im: re >= threshold)
+    return t, z, int(selected)
+
+
+def _projector(t: np.ndarray, z: np.ndarray, k: int) -> np.ndarray:
+    if k == len(t):
+        return np.eye(len(t))
+    y = linalg.solve_sylvester(t[:k, :k], -t[k:, k:], -t[:k, k:])
+    return z[:, :k] @ np.hstack([np.eye(k), -y]) @ z.T
+
+
+def _next_space(
+    a: np.ndarray, values: np.ndarray, k: int, slack: float, t: np.ndarray, z: np.ndarray, projector: np.ndarray
+) -> np.ndarray:
+    """Orthonormal basis of the invariant space of the second group of eigenvalues, inside ker Q."""
+    d = len(values)
+    if k == d:
+        return np.zeros((d, 0))
+    second = int((values.real[k:] >= values.real[k] - slack).sum())
+    # A restricted to its invariant space ker Q, in an orthonormal basis of that space.
+    basis = linalg.orth((np.eye(d) - projector), rcond=1e-10)[:, : d - k]
+    inner = basis.T @ a @ basis
+    if second == d - k:
+        return basis
+    ordered = values[k:]
+    threshold = (ordered.real[second - 1] + ordered.real[second]) / 2
+    _, inside, selected = linalg.schur(inner, output="real", sort=lambda re, im: re >= threshold)
+    return basis @ inside[:, :selected]
+
+
+def _kind(block: np.ndarray, values: np.ndarray, d: int, scale: float, tolerance: float) -> str:
+    """What the leading block T11 does to directions inside E."""
+    k = len(values)
+    centres: list[complex] = []
+    for value in values:
+        if all(abs(value - centre) > ISOLATION * tolerance * scale for centre in centres):
+            centres.append(complex(value))
+    # A block is semisimple exactly when the product of (T11 - mu) over its distinct eigenvalues vanishes.
+    product = np.eye(k, dtype=complex)
+    for centre in centres:
+        product = product @ (block - centre * np.eye(k)) / scale
+    if np.linalg.norm(product, 2) > ISOLATION * tolerance * k:
+        return "jordan"
+    if np.abs(values.imag).max() > tolerance * scale:
+        return "rotation"
+    if k == d:
+        return "identity"
+    return "point pair" if k == 1 else "subsphere"

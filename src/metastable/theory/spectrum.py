@@ -1,0 +1,238 @@
+"""`spectrum`: M = V B^T and V of one head, and what they say about the theorem's assumptions.
+
+M rules the flow while clusters are wide (its dominant space E attracts the tokens), V once they are narrow.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Complex, Float
+from scipy import linalg, optimize
+from torch import Tensor
+
+from metastable.theory.eigenspace import TOLERANCE, Dominant, dominant
+from metastable.weights import AttentionWeights
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """One assumption of the concentration theorem in words, and whether the weights meet it."""
+
+    name: str
+    holds: bool
+    sentence: str
+
+
+@dataclass(frozen=True, eq=False)
+class Spectrum:
+    """Spectral data of one head; `M` and `V` hold the two matrices, the plain names below are those of M.
+
+    With E the dominant space of M, k = dim E, g its gap, e in E and e' in the next space, all of unit length:
+    g_in = g / max|B^T e|, g_out = g / max|B^T e'|, delta = min(|B^T e| - |<B^T e, e>|) (section N4: how far the key
+    that a cluster looks for is from the cluster itself). `angle` is the largest principal angle between the
+    dominant spaces of M and V.
+    """
+
+    weights: AttentionWeights
+    M: Dominant
+    V: Dominant
+    B_singular_values: Float[Tensor, "d"]
+
+    @property
+    def eigenvalues(self) -> Complex[Tensor, "d"]:
+        """Eigenvalues of M by descending real part."""
+        return self.M.eigenvalues
+
+    @property
+    def kind(self) -> str:
+        """What the limit of the zero-temperature flow looks like; see `Dominant`."""
+        return self.M.kind
+
+    @property
+    def gap(self) -> float:
+        """Gap of M between its leading group and the rest."""
+        return self.M.gap
+
+    @property
+    def dimension(self) -> int:
+        """k = dim E."""
+        return self.M.dimension
+
+    @property
+    def dominant_space(self) -> Float[Tensor, "d k"]:
+        """Orthonormal basis of E, the dominant space of M."""
+        return self.M.space
+
+    @property
+    def projector(self) -> Float[Tensor, "d d"]:
+        """Spectral projector of M onto E."""
+        return self.M.projector
+
+    @property
+    def symmetry_defect(self) -> float:
+        """||M - M^T||_F / (2 ||M||_F)."""
+        return self.M.symmetry_defect
+
+    @property
+    def normality_defect(self) -> float:
+        """||M M^T - M^T M||_F / ||M||_F^2."""
+        return self.M.normality_defect
+
+    @property
+    def B_condition(self) -> float:
+        """Condition number of B (infinite when B is singular to rounding)."""
+        largest, smallest = float(self.B_singular_values[0]), float(self.B_singular_values[-1])
+        return math.inf if self.singular else largest / smallest
+
+    @property
+    def singular(self) -> bool:
+        """Whether B is singular to rounding, so that the zero-temperature flow is undefined on ker B^T."""
+        largest, smallest = float(self.B_singular_values[0]), float(self.B_singular_values[-1])
+        return smallest <= len(self.B_singular_values) * float(np.finfo(float).eps) * largest
+
+    @cached_property
+    def angle(self) -> float:
+        """Largest principal angle between the dominant spaces of M and V (radians)."""
+        return float(np.max(linalg.subspace_angles(self.M.space.numpy(), self.V.space.numpy())))
+
+    @cached_property
+    def g_in(self) -> float:
+        """g / max_{e in E}|B^T e|: the rate at which tokens near E approach it."""
+        return _rate(self.gap, self._B_transpose @ self.M.space.numpy())
+
+    @cached_property
+    def g_out(self) -> float:
+        """g / max|B^T e'| over the next space: the rate at which tokens near the separatrix leave it."""
+        return _rate(self.gap, self._B_transpose @ self.M.next_space.numpy())
+
+    @cached_property
+    def delta(self) -> float:
+        """min over unit e in E of |B^T e| - |<B^T e, e>|."""
+        basis, image = self.M.space.numpy(), self._B_transpose @ self.M.space.numpy()
+        k = basis.shape[1]
+
+        def value(coordinates: np.ndarray) -> Any:
+            c = coordinates / np.linalg.norm(coordinates, axis=-1, keepdims=True)
+            return np.linalg.norm(c @ image.T, axis=-1) - np.abs(((c @ image.T) * (c @ basis.T)).sum(-1))
+
+        if k == 1:
+            return max(0.0, float(value(np.ones(1))))
+        starts = np.random.default_rng(0).normal(size=(4096, k))
+        best = starts[np.argsort(value(starts))[:4]]
+        refined = [optimize.minimize(value, start, method="Nelder-Mead", options={"xatol": 1e-9}) for start in best]
+        return max(0.0, min(float(result.fun) for result in refined))
+
+    @cached_property
+    def assumptions(self) -> tuple[Assumption, ...]:
+        """Which assumptions of the concentration theorem these weights meet, one sentence each."""
+        m, v = self.M, self.V
+        yes_no = {
+            "B invertible": (
+                not self.singular,
+                f"B is invertible with condition number {self.B_condition:.3g}."
+                if not self.singular
+                else "B is singular: the zero-temperature flow is undefined on the kernel of B^T.",
+            ),
+            "M symmetric": (
+                m.symmetric,
+                "M = V B^T is symmetric: Pi is the nearest-point map onto E and W2 to the limit is exact."
+                if m.symmetric
+                else f"M = V B^T is not symmetric (defect {m.symmetry_defect:.3g}): Pi uses the oblique spectral "
+                f"projector of norm {m.projector_norm:.3g}.",
+            ),
+            "dominant space isolated": (
+                m.isolated,
+                f"The leading {m.dimension} eigenvalue(s) of M are separated by the gap {m.gap:.4g}."
+                if m.isolated
+                else f"The gap {m.gap:.3g} of M is within rounding tolerance: the dominant space is not isolated.",
+            ),
+            "limit exists": (
+                m.kind not in ("rotation", "jordan"),
+                {
+                    "rotation": f"A complex pair leads M (frequency {m.frequency:.4g} in tau): orbits turn for "
+                    "ever and the limit map is replaced by the asymptotic phase.",
+                    "jordan": "The leading eigenvalue of M is defective: tokens approach its eigenvector "
+                    "algebraically, not exponentially.",
+                }.get(m.kind, f"The zero-temperature flow converges to a limit of kind '{m.kind}'."),
+            ),
+            "metastable": (
+                self.delta > 1e-9 * self.weights.B_norm or self.angle < 1e-6,
+                self._phase_sentence(v),
+            ),
+        }
+        return tuple(Assumption(name, holds, sentence) for name, (holds, sentence) in yes_no.items())
+
+    def _phase_sentence(self, v: Dominant) -> str:
+        if self.angle < 1e-6 and self.delta <= 1e-9 * self.weights.B_norm:
+            return "E is dominant for V too and attends itself: the concentrated phase does not end."
+        if self.delta > 1e-9 * self.weights.B_norm:
+            return (
+                f"Clusters on E look for keys away from themselves (Delta = {self.delta:.3g}): in the mean field "
+                "the concentrated phase ends at a time proportional to beta."
+            )
+        return (
+            f"Clusters on E attend themselves but V prefers another space (angle {self.angle:.3g}): the "
+            "concentrated phase has no plateau and ends at a time proportional to log beta."
+        )
+
+    @property
+    def _B_transpose(self) -> np.ndarray:
+        return self.weights.B.detach().cpu().numpy().T
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and strings, for JSON."""
+
+        def side(part: Dominant) -> dict[str, Any]:
+            return {
+                "eigenvalues": [[float(z.real), float(z.imag)] for z in part.eigenvalues.numpy()],
+                "kind": part.kind,
+                "dimension": part.dimension,
+                "gap": part.gap if math.isfinite(part.gap) else None,
+                "isolated": part.isolated,
+                "frequency": part.frequency,
+                "symmetry_defect": part.symmetry_defect,
+                "normality_defect": part.normality_defect,
+                "dominant_space": part.space.tolist(),
+            }
+
+        return {
+            "M": side(self.M),
+            "V": side(self.V),
+            "B_condition": self.B_condition if math.isfinite(self.B_condition) else None,
+            "angle": self.angle,
+            "g_in": self.g_in if math.isfinite(self.g_in) else None,
+            "g_out": self.g_out if math.isfinite(self.g_out) else None,
+            "delta": self.delta,
+            "assumptions": [vars(a) for a in self.assumptions],
+        }
+
+
+def spectrum(w: AttentionWeights, tolerance: float = TOLERANCE) -> Spectrum:
+    """Eigenvalues, dominant spaces, gaps, projectors and defects of M = V B^T and of V.
+
+    Eigenvalues are ordered by descending real part ("dominant" for a flow e^{tau M} is the largest real part, not
+    the largest modulus); real parts within `tolerance` * ||M|| count as equal.
+
+    >>> w = AttentionWeights(V=[[1.0, 0.0], [0.0, 2.0]], B=[[3.0, 0.0], [0.0, 1.0]])
+    >>> s = spectrum(w)
+    >>> s.kind, s.gap, round(s.g_in, 12), s.g_out, s.delta
+    ('point pair', 1.0, 0.333333333333, 1.0, 0.0)
+    """
+    return Spectrum(
+        weights=w,
+        M=dominant(w.M, tolerance),
+        V=dominant(w.V, tolerance),
+        B_singular_values=torch.linalg.svdvals(w.B.detach().cpu().to(torch.float64)),
+    )
+
+
+def _rate(gap: float, images: np.ndarray) -> float:
+    """gap / (largest length of an image of a unit vector); infinite where there is no such vector or image."""
+    largest = float(np.linalg.norm(images, 2)) if images.size else 0.0
+    return gap / largest if largest > 0 else math.inf
