@@ -18,14 +18,16 @@ from metastable.sphere import project_tangent
 STABLE = 2.5
 """Largest step * rate: the pair is stable on the real axis down to -3.3."""
 SAFETY, SLOWEST, FASTEST = 0.9, 0.2, 5.0
+SHARE = 0.1
+"""Part of the tolerance that one step may use, so that the error of a whole run stays near the tolerance."""
 
 
 class Adaptive:
     """The pair of Dormand and Prince with PI step control (Hairer, Norsett, Wanner, II.4-5).
 
-    The error of a step is the largest tangential error of any token, |P_x e_i| <= atol + rtol |x_i|: a maximum,
-    so that no token is sacrificed to the average. The last stage of a step is the first of the next one, exactly,
-    because the field normalises its argument. Between steps the method's own interpolant of order 4 is used.
+    The error of a step is the largest tangential error of any token, |P_x e_i| <= (atol + rtol |x_i|)/10: a
+    maximum, so that no token is sacrificed to the average. The last stage of a step is the first of the next one,
+    exactly, because the field normalises its argument. Between steps the pair's own interpolant of order 4 is used.
     """
 
     name = "adaptive"
@@ -117,5 +119,7 @@ class Adaptive:
         else:
             lengths = (torch.linalg.vector_norm(side, dim=1) for side in (before, after))
             size = torch.maximum(*lengths)
-        largest = float((torch.linalg.vector_norm(error, dim=1) / (problem.atol + problem.rtol * size)).max())
+        largest = float(
+            (torch.linalg.vector_norm(error, dim=1) / (SHARE * (problem.atol + problem.rtol * size))).max()
+        )
         return largest if math.isfinite(largest) else math.inf

@@ -63,7 +63,7 @@ def solve(
     method: "adaptive" (order 5(4), error control per token), "rk4" and "euler" (fixed `step`, default 0.01; Euler
         with step 1/L is a network of L layers), "exact" (zero temperature only); "auto" takes exact where it
         exists, else adaptive.
-    rtol, atol: the largest tangential error of any token in one step is atol + rtol |x|.
+    rtol, atol: the largest tangential error of any token in one step is a tenth of atol + rtol |x|.
     max_step, max_steps: bounds for the adaptive method; besides, step * rate of the flow stays below 2.5.
     dtype: torch.float32 for single precision; by default that of `rho0` (float64).
     events: `Event`s to record, or to stop at.

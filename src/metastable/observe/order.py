@@ -1,0 +1,77 @@
+"""How ordered the tokens are: mean direction, effective rank, distance to a subspace, pairwise overlaps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable.errors import InvalidInput
+from metastable.measure import as_measure, as_tensor
+
+BLOCK = 2048
+
+
+def order_parameter(rho: Any) -> float:
+    """R = |sum_i m_i x_i|: 0 for a balanced cloud, 1 when all tokens coincide."""
+    measure = as_measure(rho)
+    return float(torch.linalg.vector_norm(measure.mass @ measure.points))
+
+
+def effective_rank(rho: Any) -> float:
+    """exp of the entropy of the normalised eigenvalues of sum_i m_i x_i x_i^T: between 1 and d.
+
+    >>> round(effective_rank([[1.0, 0.0], [0.0, 1.0]]), 12)
+    2.0
+    """
+    measure = as_measure(rho)
+    singular = torch.linalg.svdvals(measure.points * measure.mass.sqrt()[:, None])
+    share = singular.square() / singular.square().sum()
+    share = share[share > 0]
+    return float(torch.exp(-(share * torch.log(share)).sum()))
+
+
+def distance_to_subspace(rho: Any, basis: Any) -> float:
+    """D_E^2 = sum_i m_i 2 (1 - |P_E x_i|): squared chordal W2 to the nearest law on E (a lower bound to any other).
+
+    basis: (d, k), any k independent columns that span E.
+
+    >>> distance_to_subspace([[1.0, 0.0], [0.0, 1.0]], [[1.0], [0.0]])
+    1.0
+    """
+    measure = as_measure(rho)
+    span = as_tensor(basis, "basis", measure.points.dtype).to(measure.points.device)
+    if span.ndim == 1:
+        span = span[:, None]
+    if span.ndim != 2 or span.shape[0] != measure.d:
+        raise InvalidInput(f"basis must have shape ({measure.d}, k), got {tuple(span.shape)}")
+    orthonormal, triangle = torch.linalg.qr(span)
+    if float(triangle.diagonal().abs().min()) <= 1e-12 * float(triangle.abs().max()):
+        raise InvalidInput("the columns of basis must be linearly independent, and they are not")
+    part = torch.linalg.vector_norm(measure.points @ orthonormal, dim=1)
+    rest = torch.linalg.vector_norm(measure.points - measure.points @ orthonormal @ orthonormal.T, dim=1)
+    # 1 - |P_E x| = |x - P_E x|^2/(1 + |P_E x|) keeps its digits when the tokens are close to E.
+    return float(measure.mass @ (2 * rest.square() / (1 + part)))
+
+
+def overlap_histogram(rho: Any, bins: int = 100) -> tuple[Float[Tensor, "b"], Float[Tensor, "b+1"]]:
+    """Law of the overlap <x_i, x_j> of two different tokens: (probability per bin, edges on [-1, 1]).
+
+    Pairs i != j are weighted with m_i m_j. Time O(n^2), memory O(n).
+    """
+    measure = as_measure(rho)
+    if bins < 1:
+        raise InvalidInput(f"bins must be >= 1, got {bins}")
+    if measure.n < 2:
+        raise InvalidInput("overlaps need at least two tokens, got one")
+    points, mass = measure.points, measure.mass
+    count = torch.zeros(bins, dtype=torch.float64)
+    for first in range(0, measure.n, BLOCK):
+        overlap = (points[first : first + BLOCK] @ points.T).clamp(-1, 1)
+        index = ((overlap + 1) * (bins / 2)).long().clamp(max=bins - 1)
+        weight = mass[first : first + BLOCK, None] * mass
+        weight[torch.arange(len(weight)), torch.arange(first, first + len(weight))] = 0
+        count += torch.bincount(index.reshape(-1), weights=weight.reshape(-1).double(), minlength=bins)
+    return count / count.sum(), torch.linspace(-1, 1, bins + 1, dtype=torch.float64)
