@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from metastable.errors import InvalidInput
 
-STYLE: dict[str, Any] = {
+STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 10,
     "axes.labelsize": 9,

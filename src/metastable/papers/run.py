@@ -1,0 +1,156 @@
+"""`verify`: run the claims of a paper, in parallel and resumably, and judge them."""
+
+from __future__ import annotations
+
+import os
+import time
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from importlib import import_module
+from pathlib import Path as FilePath
+
+import joblib
+
+from metastable.errors import InvalidInput
+from metastable.papers.claim import Claim, Finding, Setting, Verdict
+from metastable.papers.store import ClaimStore
+
+
+@dataclass(frozen=True)
+class Paper:
+    """A paper whose claims are tested: how it is called here, its title, authors and arXiv number."""
+
+    name: str
+    title: str
+    authors: str
+    arxiv: str
+    module: str
+
+    @property
+    def claims(self) -> tuple[Claim, ...]:
+        """Its claims, in the order in which they are reported."""
+        return tuple(import_module(self.module).CLAIMS)
+
+
+PAPERS: dict[str, Paper] = {
+    "concentration": Paper(
+        "concentration",
+        "Concentration in the low-temperature regime",
+        "Alcalde, Bungert, Riedl, Roith",
+        "2605.10931",
+        "metastable.papers.concentration",
+    ),
+}
+
+
+def verify(
+    paper: str | Sequence[Claim] = "concentration",
+    quick: bool = False,
+    out: str | os.PathLike[str] | None = None,
+    claims: Sequence[str] | None = None,
+    jobs: int = 2,
+    progress: bool = False,
+    seed: int = 0,
+) -> list[Verdict]:
+    """Test the claims of a paper by experiment; one `Verdict` per claim, in the paper's order.
+
+    paper: its name (see `PAPERS`), or claims of your own. quick: small experiments, under two minutes on two cores.
+    claims: names of the claims to run; None runs all. jobs: processes, each with one thread; 1 stays in this
+    process. out: a folder; finished claims are kept in out/claims and are not computed again while version, code,
+    quick and seed are the same. A claim whose experiment raises is "inconclusive" and says why.
+
+    >>> from metastable.papers import Claim, Finding
+    >>> claim = Claim("pi", "pi is 3.", lambda setting: Finding(3.14159), 3.0, 0.2, "rounding", "1 Kings 7:23")
+    >>> [v.verdict for v in verify([claim], jobs=1)]
+    ['holds']
+    """
+    chosen = select(paper, claims)
+    finished = {}
+    from metastable.papers.progress import bar
+
+    with bar(progress, len(chosen)) as advance:
+        for verdict in verdicts(paper, quick=quick, out=out, claims=claims, jobs=jobs, seed=seed):
+            finished[verdict.claim] = verdict
+            advance(verdict)
+    return [finished[claim.name] for claim in chosen]
+
+
+def verdicts(
+    paper: str | Sequence[Claim] = "concentration",
+    *,
+    quick: bool = False,
+    out: str | os.PathLike[str] | None = None,
+    claims: Sequence[str] | None = None,
+    jobs: int = 2,
+    seed: int = 0,
+) -> Iterator[Verdict]:
+    """The verdicts of `verify` as they come in: stored ones first, then each as soon as it is finished."""
+    if jobs < 1:
+        raise InvalidInput(f"jobs must be >= 1, got {jobs}")
+    setting = Setting(quick=quick, seed=seed)
+    folder = None if out is None else FilePath(out) / "claims"
+    store = None if folder is None else ClaimStore(folder)
+    waiting: list[Claim] = []
+    for claim in select(paper, claims):
+        known = store.read(claim, setting) if store is not None else None
+        if known is None:
+            waiting.append(claim)
+        else:
+            yield replace(claim.judge(*known), resumed=True)
+    waiting.sort(key=lambda claim: -claim.effort)  # long ones first, so that no process idles at the end
+    by_name = {claim.name: claim for claim in waiting}
+    for name, finding, seconds in _findings(waiting, setting, folder, jobs):
+        yield by_name[name].judge(finding, seconds)
+
+
+def select(paper: str | Sequence[Claim], names: Sequence[str] | None = None) -> tuple[Claim, ...]:
+    """The claims of a paper, or those with the given names; a sentence with the valid names for an unknown one."""
+    if isinstance(paper, str):
+        if paper not in PAPERS:
+            raise InvalidInput(f"unknown paper {paper!r}; choose from {', '.join(PAPERS)}")
+        known = PAPERS[paper].claims
+    else:
+        known = tuple(paper)
+    if names is None:
+        return known
+    titles = {claim.name for claim in known}
+    for name in names:
+        if name not in titles:
+            raise InvalidInput(f"unknown claim {name!r}; choose from {', '.join(claim.name for claim in known)}")
+    return tuple(claim for claim in known if claim.name in set(names))
+
+
+def _findings(
+    claims: Sequence[Claim], setting: Setting, folder: FilePath | None, jobs: int
+) -> Iterator[tuple[str, Finding, float]]:
+    if jobs == 1 or len(claims) <= 1:
+        for claim in claims:
+            yield _run(claim, setting, folder)
+        return
+    with joblib.parallel_config("loky", n_jobs=min(jobs, len(claims)), inner_max_num_threads=1):
+        tasks = (joblib.delayed(_run_alone)(claim, setting, folder) for claim in claims)
+        yield from joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="all")(tasks)
+
+
+def _run_alone(claim: Claim, setting: Setting, folder: FilePath | None) -> tuple[str, Finding, float]:
+    """In a process of its own: one thread for torch too, so that `jobs` processes use `jobs` cores."""
+    import torch
+
+    torch.set_num_threads(1)
+    return _run(claim, setting, folder)
+
+
+def _run(claim: Claim, setting: Setting, folder: FilePath | None) -> tuple[str, Finding, float]:
+    begin = time.perf_counter()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            finding = claim.experiment(setting)
+    except Exception as error:
+        sentence = f"the experiment stopped: {type(error).__name__}: {error}"
+        return claim.name, Finding(float("nan"), inconclusive=sentence), time.perf_counter() - begin
+    seconds = time.perf_counter() - begin
+    if folder is not None:
+        ClaimStore(folder).write(claim, setting, finding, seconds)
+    return claim.name, finding, seconds

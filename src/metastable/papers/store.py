@@ -1,0 +1,99 @@
+"""Finished claims on disk: one JSON and one npz per claim, each written whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path as FilePath
+from typing import Any
+
+import numpy as np
+
+from metastable._version import __version__
+from metastable.errors import StorageError
+from metastable.papers.claim import Claim, Finding, Setting
+
+
+def claim_key(claim: Claim, setting: Setting) -> str:
+    """What a stored finding depends on: version, the experiment's module as it is now, name and setting."""
+    module = sys.modules.get(claim.experiment.__module__)
+    try:
+        code = inspect.getsource(module) if module is not None else ""
+    except (OSError, TypeError):
+        code = ""
+    content = json.dumps(
+        {"version": __version__, "code": code, "claim": claim.name, "setting": asdict(setting)}, sort_keys=True
+    )
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+class ClaimStore:
+    """Findings under `folder`, by claim name."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = FilePath(folder)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StorageError(f"cannot create the folder {self.folder}: {error.strerror}") from error
+
+    def read(self, claim: Claim, setting: Setting) -> tuple[Finding, float] | None:
+        """The finding and its seconds when it was stored under the same key; None otherwise."""
+        try:
+            record = json.loads(self._json(claim).read_text())
+            if record["key"] != claim_key(claim, setting):
+                return None
+            with np.load(self._npz(claim)) as arrays:
+                curves = {name: arrays[name] for name in arrays.files if name != "__key__"}
+                if str(arrays["__key__"]) != record["key"]:
+                    return None
+            finding = Finding(
+                measured=float("nan") if record["measured"] is None else float(record["measured"]),
+                uncertainty=record["uncertainty"],
+                curves=curves,
+                table=record["table"],
+                note=record["note"],
+                inconclusive=record["inconclusive"],
+            )
+            return finding, float(record["seconds"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # nothing there, or a file that another program wrote: the claim is computed again
+
+    def write(self, claim: Claim, setting: Setting, finding: Finding, seconds: float) -> None:
+        """Store a finding; the JSON goes last, so that its presence says that both files are whole."""
+        key = claim_key(claim, setting)
+        temporary = self._npz(claim).with_suffix(f".{os.getpid()}.part")
+        with open(temporary, "wb") as file:
+            np.savez_compressed(file, __key__=np.array(key), **dict(finding.curves))  # type: ignore[arg-type]
+        os.replace(temporary, self._npz(claim))
+        record: dict[str, Any] = {
+            "key": key,
+            "claim": claim.name,
+            "version": __version__,
+            "setting": asdict(setting),
+            "measured": finding.measured if np.isfinite(finding.measured) else None,
+            "uncertainty": finding.uncertainty,
+            "table": [dict(row) for row in finding.table],
+            "note": finding.note,
+            "inconclusive": finding.inconclusive,
+            "seconds": seconds,
+        }
+        temporary = self._json(claim).with_suffix(f".{os.getpid()}.part")
+        temporary.write_text(json.dumps(record, indent=1, default=_number))
+        os.replace(temporary, self._json(claim))
+
+    def _json(self, claim: Claim) -> FilePath:
+        return self.folder / f"{claim.name}.json"
+
+    def _npz(self, claim: Claim) -> FilePath:
+        return self.folder / f"{claim.name}.npz"
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"cannot store a {type(value).__name__} in a claim's table")
