@@ -32,9 +32,9 @@ def test_distance_is_a_float_with_provenance() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (dict(metric="euclid"), "metric must be one of chordal, geodesic"),
-        (dict(method="magic"), "method must be one of auto, exact"),
-        (dict(p=0.5), "p must be a finite number >= 1"),
+        ({"metric": "euclid"}, "metric must be one of chordal, geodesic"),
+        ({"method": "magic"}, "method must be one of auto, exact"),
+        ({"p": 0.5}, "p must be a finite number >= 1"),
     ],
 )
 def test_unknown_names_are_refused(arguments: dict, sentence: str) -> None:

@@ -1,23 +1,22 @@
 """Exact transport on the circle in O(n log n): cyclic quantiles, a search over the shift, and a certificate.
 
-Let F^{-1}, G^{-1} be the quantile functions of the angles, continued by G^{-1}(s+1) = G^{-1}(s) + 2 pi. For a ground cost
-h(x - y) that is convex on the covering line,
+Let F^{-1}, G^{-1} be the quantile functions of the angles, continued by G^{-1}(s+1) = G^{-1}(s) + 2 pi. For a
+ground cost h(x - y) that is convex on the covering line,
 
-    W = min_alpha f(alpha),   f(alpha) = int_0^1 h( F^{-1}(s) - G^{-1}(s - alpha) ) ds,
+    W_p^p = min_alpha f(alpha),   f(alpha) = int_0^1 h( F^{-1}(s) - G^{-1}(s - alpha) ) ds,
 
-f is convex and piecewise linear [Delon, Salomon, Sobolevski, SIAM J. Appl. Math. 70 (2010)]. That settles the geodesic
-metric, h = |t|^p. One evaluation of f with both one-sided slopes is a merge of two sorted lists, O(n + m); the search
-keeps a bracket and stops when the tangents prove the optimum to rounding.
+f is convex and piecewise linear [Delon, Salomon, Sobolevski, SIAM J. Appl. Math. 70 (2010)]. That settles the
+geodesic metric, h = |t|^p. One evaluation of f with both one-sided slopes is a merge of two sorted lists, O(n + m);
+the search keeps a bracket and stops when the tangents prove the optimum to rounding.
 
-The CHORDAL cost h = (2 sin(|t|/2))^p is convex only up to t_0 = 2 atan sqrt(p-1) (a quarter turn for p = 2) and concave
-beyond, where optimal plans reverse the order, so the cyclic structure can fail [Gangbo, McCann, Quart. Appl. Math. 58
-(2000)]. Two convex functions enclose it: h_low <= h on [-pi, pi], equal up to t_1 (46.4 degrees for p = 2) and then the
-line to (pi, 2^p); and h_high, equal up to t_0 and then its tangent. Hence
+The CHORDAL cost h = (2 sin(|t|/2))^p is convex only up to t_0 = 2 atan sqrt(p-1) (a quarter turn for p = 2) and
+concave beyond, where optimal plans reverse the order, so the cyclic structure can fail [Gangbo, McCann, Quart.
+Appl. Math. 58 (2000)]. Two convex functions enclose it: h_low <= h on [-pi, pi], equal up to t_1 (46.4 degrees
+for p = 2) and then the line to (pi, 2^p); and h_high, equal up to t_0 and then its tangent. Hence
 
     lower  = min_alpha f_low   <=   W_p^p   <=   upper = cost of a shift plan,
 
-and lower = upper whenever no token of the best plan travels more than t_1. Otherwise the gap is reported by `enclose`
-and the caller turns to the linear program.
+and lower = upper whenever no token of the best plan travels more than t_1.
 """
 
 from __future__ import annotations
@@ -62,8 +61,8 @@ class ShiftCost:
 def circle(pair: Pair, metric: str, p: float, *, max_pairs: int = MAX_PAIRS) -> Distance:
     """W_p on the circle (d = 2).
 
-    Geodesic: exact. Chordal: exact with a certificate; where the cyclic plan cannot be certified, the linear program
-    up to `max_pairs` entries, and beyond that the upper bound with exact=False and error = upper - lower.
+    Geodesic: exact. Chordal: exact with a certificate; where the cyclic plan cannot be certified, the linear
+    program up to `max_pairs` entries, and beyond that the upper bound with exact=False and error = upper - lower.
     """
     if pair.d != 2 or not pair.sphere:
         raise InvalidInput(f"method 'circle' needs tokens on the circle S^1 (d = 2), got d = {pair.d}")
@@ -107,7 +106,7 @@ def enclose(source: Quantiles, target: Quantiles, p: float) -> tuple[float, floa
 
 
 def convex_below(p: float) -> ShiftCost:
-    """The largest convex function below (2 sin(t/2))^p on [0, pi]: the cost up to t_1, then the chord to (pi, 2^p)."""
+    """The largest convex function below (2 sin(t/2))^p on [0, pi]: the cost up to t_1, then a line to (pi, 2^p)."""
     if p == 1:
         return ShiftCost(CONVEXIFIED, p, 0.0, 0.0, 2 / math.pi)
 

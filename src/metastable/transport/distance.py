@@ -27,6 +27,7 @@ class Distance(float):
     def __new__(
         cls, value: float, *, method: str, exact: bool, error: float = 0.0, metric: str = "chordal", p: float = 2
     ) -> Distance:
+        """A value with its provenance."""
         self = super().__new__(cls, value)
         self.method, self.exact, self.error = method, bool(exact), float(error)
         self.metric, self.p = metric, p

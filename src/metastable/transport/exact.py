@@ -24,8 +24,9 @@ def exact(pair: Pair, metric: str, p: float, *, max_pairs: int = MAX_PAIRS) -> D
     """
     if pair.pairs > max_pairs:
         raise InvalidInput(
-            f"exact transport between {len(pair.a)} and {len(pair.b)} tokens needs {pair.pairs:.3g} cost entries, more "
-            f"than max_pairs = {max_pairs:.3g}; use method='sinkhorn' or 'sliced', transport.bounds, or raise max_pairs"
+            f"exact transport between {len(pair.a)} and {len(pair.b)} tokens needs {pair.pairs:.3g} cost entries, "
+            f"more than max_pairs = {max_pairs:.3g}; use method='sinkhorn' or 'sliced', transport.bounds, or raise "
+            "max_pairs"
         )
     value = transport_cost(pair, ground_cost(pair.x, pair.y, metric, p))
     return Distance(max(value, 0.0) ** (1 / p), method="exact", exact=True, metric=metric, p=p)
