@@ -103,8 +103,8 @@ class OnDisk:
         path = storage.load(out)
         if path.provenance.get("fingerprint") != fingerprint:
             raise StorageError(
-                f"{out!r} holds another run; choose another out, or pass resume=False to replace it when the new "
-                "run is complete"
+                f"{out!r} holds another run; choose another out, or replace it with resume=False (--overwrite on "
+                "the command line), which happens when the new run is complete"
             )
         return path
 

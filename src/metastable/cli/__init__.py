@@ -1,0 +1,54 @@
+"""The command line: one file per command, registered here; errors become one sentence and a non-zero exit."""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import typer
+
+from metastable._version import __version__
+from metastable.errors import MetastableError
+
+app = typer.Typer(
+    name="metastable",
+    help="Transformer tokens as particles on a sphere: simulate, forecast, verify, audit.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback(invoke_without_command=True)
+def _version(
+    version: bool = typer.Option(False, "--version", help="Print the version and stop."),
+) -> None:
+    if version:
+        typer.echo(f"metastable {__version__}")
+        raise typer.Exit
+
+
+for _name in ("simulate",):
+    app.command(_name)(getattr(import_module(f"metastable.cli.{_name}"), _name))
+
+
+def main() -> None:
+    """Entry point: a known error is one sentence on standard error and exit code 2."""
+    try:
+        app()
+    except MetastableError as error:
+        _leave(str(error))
+    except (MemoryError, RuntimeError) as error:
+        # torch reports a failed allocation as a plain RuntimeError.
+        if not isinstance(error, MemoryError) and "memory" not in str(error):
+            raise
+        _leave("out of memory; use fewer tokens or frames, or dtype float32")
+    except KeyboardInterrupt:
+        typer.echo("interrupted; what was computed is kept, and the same command goes on from there", err=True)
+        sys.exit(130)
+
+
+def _leave(sentence: str) -> None:
+    typer.echo(f"metastable: {sentence}", err=True)
+    sys.exit(2)

@@ -1,0 +1,196 @@
+"""The configuration of `metastable simulate`: a TOML file or flags, checked once, turned into a flow and tokens."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable
+from typing import Any, Literal
+
+import pydantic
+import torch
+from torch import Tensor
+
+from metastable import sphere
+from metastable.cli.parsing import parse_matrix
+from metastable.errors import InvalidInput, StorageError
+from metastable.flows import (
+    EuclideanAttention,
+    Flow,
+    Hardmax,
+    SelfAttention,
+    UnnormalizedAttention,
+    ZeroTemperature,
+)
+from metastable.measure import Measure
+from metastable.weights import AttentionWeights
+
+FlowKind = Literal["self-attention", "unnormalized", "zero-temperature", "hardmax", "euclidean"]
+Law = Literal["uniform", "equispaced", "fibonacci", "von-mises-fisher", "file"]
+Matrix = str | list[list[float]]
+
+
+class _Section(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid")
+
+
+class Weights(_Section):
+    """The matrices: `diag(2,1)`, `I`, `2 I`, nested lists, or a .npy file."""
+
+    V: Matrix = "diag(1, 2)"
+    B: Matrix = "diag(4, 1)"
+
+
+class FlowChoice(_Section):
+    """Which flow, and its inverse temperature."""
+
+    kind: FlowKind = "self-attention"
+    beta: float = 100.0
+    kernel: str = "auto"
+    rtol: float | None = None
+
+
+class Tokens(_Section):
+    """The initial tokens."""
+
+    law: Law = "uniform"
+    n: int = 600
+    mean: list[float] | None = None
+    kappa: float = 10.0
+    file: str | None = None
+    seed: int = 0
+
+
+class Run(_Section):
+    """How the flow is integrated and which times are kept."""
+
+    t: float = 22.0
+    frames: int = 45
+    method: str = "auto"
+    rtol: float = 1e-8
+    atol: float = 1e-10
+    step: float | None = None
+    dtype: Literal["float64", "float32"] = "float64"
+    device: str = "cpu"
+
+
+class Output(_Section):
+    """Where the path and the figure go."""
+
+    out: str = "metastable-out/simulate"
+    overwrite: bool = False
+
+
+class Simulation(_Section):
+    """All that `metastable simulate` does; the defaults are the three phases of a small run on the circle."""
+
+    weights: Weights = Weights()
+    flow: FlowChoice = FlowChoice()
+    tokens: Tokens = Tokens()
+    run: Run = Run()
+    output: Output = Output()
+
+    def build(self) -> tuple[Flow, Measure]:
+        """The flow and the initial measure."""
+        V, B = self.weights.V, self.weights.B
+        d = next((len(m) for m in map(_known, (V, B)) if m is not None), None)
+        w = AttentionWeights(V=parse_matrix(V, d, "V"), B=parse_matrix(B, d, "B"))
+        return self._flow(w), self._tokens(w.d)
+
+    def _flow(self, w: AttentionWeights) -> Flow:
+        if self.flow.kind == "zero-temperature":
+            return ZeroTemperature(w)
+        if self.flow.kind == "hardmax":
+            return Hardmax(w)
+        softmax: dict[str, Callable[..., Flow]] = {
+            "self-attention": SelfAttention,
+            "unnormalized": UnnormalizedAttention,
+            "euclidean": EuclideanAttention,
+        }
+        return softmax[self.flow.kind](w, self.flow.beta, kernel=self.flow.kernel, rtol=self.flow.rtol)
+
+    def _tokens(self, d: int) -> Measure:
+        t = self.tokens
+        points: Tensor
+        if t.law == "file":
+            if t.file is None:
+                raise InvalidInput("tokens.law = 'file' needs tokens.file, an array of shape (n, d)")
+            points = parse_matrix(t.file, name="tokens.file")
+        elif t.law == "von-mises-fisher":
+            points = sphere.von_mises_fisher(t.n, t.mean or [1.0] + [0.0] * (d - 1), t.kappa, seed=t.seed)
+        elif t.law == "uniform":
+            points = sphere.uniform(t.n, d, seed=t.seed)
+        else:
+            need = {"equispaced": 2, "fibonacci": 3}[t.law]
+            if d != need:
+                raise InvalidInput(f"{t.law} tokens live in dimension {need}, but the weights have dimension {d}")
+            points = sphere.equispaced(t.n) if need == 2 else sphere.fibonacci(t.n)
+        measure = Measure(points, sphere=self.flow.kind != "euclidean", dtype=getattr(torch, self.run.dtype))
+        if self.run.device == "cpu":
+            return measure
+        try:
+            return measure.to(device=torch.device(self.run.device))
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise InvalidInput(f"device {self.run.device!r} cannot be used: {reason}") from None
+
+    def to_toml(self) -> str:
+        """The complete configuration as TOML; entries that are not set are shown as comments."""
+        lines: list[str] = []
+        for section, values in self.model_dump().items():
+            lines.append(f"[{section}]")
+            lines += [f"# {k} =" if v is None else f"{k} = {_toml(v)}" for k, v in values.items()]
+            lines.append("")
+        return "\n".join(lines)
+
+
+def read_config(location: str | None, overrides: dict[str, dict[str, Any]]) -> Simulation:
+    """The configuration of a TOML file (or the defaults), with the given flags on top."""
+    content: dict[str, Any] = {}
+    if location is not None:
+        if not os.path.exists(location):
+            raise StorageError(f"there is no configuration file {location!r}")
+        try:
+            with open(location, "rb") as file:
+                content = tomllib.load(file)
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+            raise StorageError(f"{location!r} is not a TOML file: {error}") from error
+    for section, values in overrides.items():
+        given = {k: v for k, v in values.items() if v is not None}
+        if given:
+            existing = content.setdefault(section, {})
+            if not isinstance(existing, dict):
+                raise InvalidInput(f"[{section}] must be a section of the configuration, got {existing!r}")
+            existing.update(given)
+    try:
+        return Simulation.model_validate(content)
+    except pydantic.ValidationError as error:
+        raise InvalidInput(_sentence(error)) from None
+
+
+def _sentence(error: pydantic.ValidationError) -> str:
+    """The first complaint of pydantic, as one of ours."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("list[", "literal")))
+    if first["type"] == "extra_forbidden":
+        section: Any = getattr(Simulation(), str(first["loc"][0])) if len(first["loc"]) > 1 else Simulation()
+        return f"{where} is not a known entry; choose from {', '.join(type(section).model_fields)}"
+    return f"{where} must be {first['msg'].removeprefix('Input should be ')}, got {first['input']!r}"
+
+
+def _known(matrix: Matrix) -> Tensor | None:
+    """A matrix that states its own dimension; None for `I` and its multiples."""
+    try:
+        return parse_matrix(matrix)
+    except InvalidInput:
+        return None
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, list):
+        return "[" + ", ".join(_toml(v) for v in value) + "]"
+    return repr(value)
