@@ -3,7 +3,7 @@
 weights -> flow -> solve -> Path -> observe / transport -> theory -> verdict, report
 """
 
-from metastable import sphere
+from metastable import observe, sphere
 from metastable._version import __version__
 from metastable.attention import attend
 from metastable.flows import (
@@ -35,6 +35,7 @@ __all__ = [
     "__version__",
     "attend",
     "load",
+    "observe",
     "solve",
     "sphere",
 ]

@@ -1,0 +1,63 @@
+"""Measures are validated once, here."""
+
+import numpy as np
+import pytest
+import torch
+
+import metastable as ms
+from metastable.errors import InvalidInput
+
+
+def test_rows_and_masses_are_normalised():
+    rho = ms.Measure(np.array([[3, 4], [0, -2]]), mass=[1, 3])
+    assert rho.points.tolist() == [[0.6, 0.8], [0.0, -1.0]]
+    assert rho.mass.tolist() == [0.25, 0.75]
+    assert rho.total == 4.0
+    assert rho.points.dtype == torch.float64
+    assert (rho.n, rho.d, len(rho)) == (2, 2, 2)
+    assert "masses" in repr(rho)
+    assert ms.Measure([[1.0, 0.0]] * 4).mass.tolist() == [0.25] * 4
+
+
+def test_a_copy_changes_nothing():
+    x = ms.sphere.uniform(500, 3, seed=1)
+    mass = torch.rand(500, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    rho = ms.Measure(x, mass)
+    again = ms.Measure(rho.points, rho.mass)
+    assert torch.equal(again.points, rho.points)
+    assert torch.equal(again.mass, rho.mass)
+
+
+def test_input_is_copied_and_single_precision_is_a_decision():
+    array = np.array([[1.0, 0.0], [0.0, 1.0]])
+    rho = ms.Measure(array)
+    array[0] = np.nan
+    assert torch.isfinite(rho.points).all()
+    assert ms.Measure(np.float32([[1, 0]])).points.dtype == torch.float64
+    assert ms.Measure([[1, 0]], dtype=torch.float32).points.dtype == torch.float32
+
+
+def test_euclidean_tokens_are_left_alone():
+    assert ms.Measure([[3.0, 4.0], [0.0, 0.0]], sphere=False).points.tolist() == [[3.0, 4.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("points", "mass", "match"),
+    [
+        ([1.0, 2.0], None, r"shape \(n, d\), got shape \(2,\)"),
+        (np.zeros((0, 2)), None, "at least one token"),
+        ([[1.0], [2.0]], None, "d >= 2, got d = 1"),
+        ([[1.0, 0.0], [np.inf, 0.0]], None, "row 1"),
+        ([[1.0, 0.0], [0.0, 0.0]], None, "zero row 1"),
+        ([[1.0, 0.0]], [1.0, 2.0], r"shape \(1,\) to match points, got shape \(2,\)"),
+        ([[1.0, 0.0]], [-1.0], "mass must be >= 0, got -1.0 at index 0"),
+        ([[1.0, 0.0]], [np.nan], "mass must be finite"),
+        ([[1.0, 0.0]], [0.0], "positive in total"),
+        ("points", None, "points must be an array of real numbers"),
+        ([[1.0 + 1j, 0.0]], None, "points must be real"),
+        (None, None, r"shape \(n, d\), got shape \(\)"),
+    ],
+)
+def test_bad_input(points, mass, match):
+    with pytest.raises(InvalidInput, match=match):
+        ms.Measure(points, mass)
