@@ -1,7 +1,18 @@
 """Wasserstein distances between measures on the sphere: exact, circle, few atoms, entropic, sliced, and bounds."""
 
+from metastable.transport.bounds import Bounds, bounds
 from metastable.transport.distance import Distance
-from metastable.transport.ground import ground_cost
+from metastable.transport.ground import METRICS, ground_cost
+from metastable.transport.subsphere import distance_to_subsphere
 from metastable.transport.wasserstein import METHODS, wasserstein
 
-__all__ = ["METHODS", "Distance", "ground_cost", "wasserstein"]
+__all__ = [
+    "METHODS",
+    "METRICS",
+    "Bounds",
+    "Distance",
+    "bounds",
+    "distance_to_subsphere",
+    "ground_cost",
+    "wasserstein",
+]

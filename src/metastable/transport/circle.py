@@ -141,7 +141,8 @@ def best_shift(source: Quantiles, target: Quantiles, cost: ShiftCost) -> tuple[f
     arguments = _arguments(cost)
 
     def evaluate(shift: float) -> tuple[float, float, float, float]:
-        return (shift, *_merge(*fixed, shift, *arguments))
+        value, left, right = _merge(*fixed, shift, *arguments)
+        return shift, value, left, right
 
     low, high, middle = evaluate(-1.0), evaluate(1.0), evaluate(0.0)
     best = min(low, high, middle, key=lambda e: e[1])
@@ -218,7 +219,7 @@ def _merge(
     """
     n, m = len(x), len(y)
     turns = math.floor(-shift)
-    j = np.searchsorted(y_level, -shift - turns, side="right")
+    j = int(np.searchsorted(y_level, -shift - turns, side="right"))
     while j > 0 and y_level[j - 1] + turns + shift > 0:
         j -= 1
     if j >= m:

@@ -1,0 +1,83 @@
+"""The Sinkhorn divergence: entropic transport without its bias."""
+
+from __future__ import annotations
+
+import math
+
+import numba
+import numpy as np
+
+from metastable.errors import InvalidInput
+from metastable.transport.distance import Distance
+from metastable.transport.exact import MAX_PAIRS
+from metastable.transport.ground import ground_cost
+from metastable.transport.pair import Pair
+
+REGULARISATION = 0.01
+TOLERANCE = 1e-6
+SWEEPS = 500
+
+
+def sinkhorn(
+    pair: Pair, metric: str, p: float, *, regularisation: float = REGULARISATION, max_pairs: int = MAX_PAIRS
+) -> Distance:
+    """S_eps = OT_eps(a, b) - OT_eps(a, a)/2 - OT_eps(b, b)/2, and S_eps^{1/p} as the distance, with
+
+        OT_eps(a, b) = min over couplings pi of E_pi d^p + eps KL(pi | a x b).
+
+    eps = `regularisation` is in units of the cost d(x, y)^p (chordal p = 2: at most 4). The divergence is >= 0,
+    vanishes for equal measures and tends to W_p^p as eps -> 0 [Feydy et al., AISTATS 2019]. Solved in the log
+    domain with eps halved from the largest cost down; exact is False and `error` is |S_{2 eps}^{1/p} -
+    S_eps^{1/p}|, what the last halving changed.
+    """
+    if not (math.isfinite(regularisation) and regularisation > 0):
+        raise InvalidInput(f"regularisation must be finite and > 0, got {regularisation}")
+    largest = max(len(pair.a), len(pair.b)) ** 2
+    if largest > max_pairs:
+        raise InvalidInput(
+            f"the Sinkhorn divergence of {len(pair.a)} and {len(pair.b)} tokens needs {largest:.3g} cost entries, "
+            f"more than max_pairs = {max_pairs:.3g}; use method='sliced', transport.bounds, or raise max_pairs"
+        )
+    across = _entropic(ground_cost(pair.x, pair.y, metric, p), pair.a, pair.b, regularisation)
+    source = _entropic(ground_cost(pair.x, pair.x, metric, p), pair.a, pair.a, regularisation)
+    target = _entropic(ground_cost(pair.y, pair.y, metric, p), pair.b, pair.b, regularisation)
+    coarse, fine = (max(c - (s + t) / 2, 0.0) ** (1 / p) for c, s, t in zip(across, source, target, strict=True))
+    return Distance(fine, method="sinkhorn", exact=False, error=abs(coarse - fine), metric=metric, p=p)
+
+
+def _entropic(cost: np.ndarray, a: np.ndarray, b: np.ndarray, regularisation: float) -> tuple[float, float]:
+    """(OT_{2 eps}, OT_eps), as dual values; eps is halved from the largest cost down to `regularisation`."""
+    log_a, log_b = np.log(a), np.log(b)
+    transposed = np.ascontiguousarray(cost.T)
+    halvings = max(1, math.ceil(math.log2(max(2.0, float(cost.max()) / regularisation))))
+    f, g = np.zeros(len(a)), np.zeros(len(b))
+    coarse = fine = 0.0
+    for halving in range(halvings, -1, -1):
+        eps = regularisation * 2.0**halving
+        for _ in range(SWEEPS if halving <= 1 else 10):
+            g_next = _softmin(transposed, f, log_a, eps)
+            f_next = _softmin(cost, g, log_b, eps)
+            # The average of a step from both sides keeps the symmetry a <-> b and contracts fast when a = b.
+            f, f_change = (f + f_next) / 2, float(np.abs(f - f_next).max())
+            g, g_change = (g + g_next) / 2, float(np.abs(g - g_next).max())
+            if max(f_change, g_change) <= TOLERANCE * eps:
+                break
+        f, g = _softmin(cost, g, log_b, eps), _softmin(transposed, f, log_a, eps)
+        coarse, fine = fine, float(a @ f + b @ g)
+    return coarse, fine
+
+
+@numba.njit(cache=True, nogil=True)
+def _softmin(cost: np.ndarray, potential: np.ndarray, log_mass: np.ndarray, eps: float) -> np.ndarray:
+    """-eps log sum_j m_j exp((potential_j - c_ij)/eps) for every row i."""
+    n, m = cost.shape
+    out = np.empty(n)
+    for i in range(n):
+        top = -math.inf
+        for j in range(m):
+            top = max(top, (potential[j] - cost[i, j]) / eps + log_mass[j])
+        total = 0.0
+        for j in range(m):
+            total += math.exp((potential[j] - cost[i, j]) / eps + log_mass[j] - top)
+        out[i] = -eps * (top + math.log(total))
+    return out
