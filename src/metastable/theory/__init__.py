@@ -1,23 +1,101 @@
-"""Theory: what the spectrum of M = V B^T and of V says about the flow, before any simulation."""
+"""Theory: what the spectrum of M = V B^T and of V says about the flow, before any simulation.
 
+spectrum -> limit map -> exact zero-temperature solution -> Laplace principle -> stability, closure -> forecast.
+"""
+
+from metastable.theory import equiangular
+from metastable.theory.closed_forms import log_jacobian, planar_travel_time, transported_density, uniform_distance
+from metastable.theory.closure import Cluster
 from metastable.theory.eigenspace import Dominant, dominant
+from metastable.theory.laplace import (
+    attention_defect,
+    bessel_ratio,
+    bessel_ratio_expansion,
+    cap_bound,
+    density_bound,
+    effective_tokens,
+    log_partition_uniform,
+    sampling_error,
+    smooth_mean,
+    uniform_cap,
+    uniform_mean,
+)
 from metastable.theory.limit import ExceptionalTokens, LimitMap, comoving_target, limit, limit_map
+from metastable.theory.modes import clustering_time, fastest_mode, growth_rate
+from metastable.theory.rates import (
+    Rates,
+    guaranteed_distance,
+    guaranteed_tangent,
+    local_rate,
+    rates,
+    rayleigh,
+    rotation_period,
+    squared_tangent,
+)
 from metastable.theory.spectrum import Assumption, Spectrum, spectrum
+from metastable.theory.stability import (
+    PosterioriBound,
+    PrioriBound,
+    growth_constant,
+    jacobian,
+    optimal_time,
+    posteriori_bound,
+    priori_bound,
+    synchronous_distance,
+    velocity_defect,
+)
 from metastable.theory.zero_temperature import clock, coupling_to_limit, distance_to_limit, zero_temperature
 
 __all__ = [
     "Assumption",
+    "Cluster",
     "Dominant",
     "ExceptionalTokens",
     "LimitMap",
+    "PosterioriBound",
+    "PrioriBound",
+    "Rates",
     "Spectrum",
+    "attention_defect",
+    "bessel_ratio",
+    "bessel_ratio_expansion",
+    "cap_bound",
     "clock",
+    "clustering_time",
     "comoving_target",
     "coupling_to_limit",
+    "density_bound",
     "distance_to_limit",
     "dominant",
+    "effective_tokens",
+    "equiangular",
+    "fastest_mode",
+    "growth_constant",
+    "growth_rate",
+    "guaranteed_distance",
+    "guaranteed_tangent",
+    "jacobian",
     "limit",
     "limit_map",
+    "local_rate",
+    "log_jacobian",
+    "log_partition_uniform",
+    "optimal_time",
+    "planar_travel_time",
+    "posteriori_bound",
+    "priori_bound",
+    "rates",
+    "rayleigh",
+    "rotation_period",
+    "sampling_error",
+    "smooth_mean",
     "spectrum",
+    "squared_tangent",
+    "synchronous_distance",
+    "transported_density",
+    "uniform_cap",
+    "uniform_distance",
+    "uniform_mean",
+    "velocity_defect",
     "zero_temperature",
 ]

@@ -15,6 +15,7 @@ from metastable.measure import Measure, as_measure
 from metastable.sphere import chordal_distance, geodesic_distance
 from metastable.theory.eigenspace import TOLERANCE
 from metastable.theory.limit import LimitMap, limit, limit_map
+from metastable.transport import wasserstein
 from metastable.weights import AttentionWeights
 
 
@@ -66,8 +67,6 @@ def distance_to_limit(
     if pi.spectrum.M.symmetric:
         distances = _nearest_point_distance(pi, path, rho.mass, metric)
     else:
-        from metastable.transport import wasserstein
-
         target = limit(w, rho, tolerance)
         distances = torch.tensor(
             [float(wasserstein(Measure(x, rho.mass), target, p=2, metric=metric)) for x in path],

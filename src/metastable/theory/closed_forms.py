@@ -1,0 +1,135 @@
+"""Closed forms of the zero-temperature flow: distances for uniform data, transport of densities, travel times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy import integrate, special
+from torch import Tensor
+
+from metastable.errors import InvalidInput
+from metastable.flows.orbit import orbit, orbit_clock
+from metastable.measure import as_measure
+from metastable.weights import AttentionWeights
+
+
+def uniform_distance(d: int, k: int, gap_time: Any) -> Any:
+    """W2 to the limit of uniform data for B = I and a two-level M (l1 on E, dim E = k, l2 elsewhere), chordal (Z6).
+
+    With s = e^{-(l1-l2) t} and z = |P_E x|, z^2 ~ Beta(k/2, (d-k)/2):  W2^2 = E[2(1 - z/sqrt(z^2 + s^2 (1-z^2)))].
+      d = 2, k = 1:  W2^2 = 2 - (4/pi) arccos(s)/sqrt(1-s^2)
+      d = 3, k = 1:  W2^2 = 2s/(1+s)
+      d = 3, k = 2:  W2^2 = 2 - 2[E(m) - (1-m)K(m)]/m,  m = 1-s^2
+    Other (d, k) by quadrature. gap_time = (l1-l2) t, a number or an array; the same shape comes back.
+
+    >>> round(uniform_distance(3, 1, 1.0), 10)
+    0.733404965
+    """
+    if not 1 <= k < d:
+        raise InvalidInput(f"the dominant space needs 1 <= k < d, got k = {k} and d = {d}")
+    values = np.asarray(gap_time, dtype=np.float64)
+    if bool((~np.isfinite(values) | (values < 0)).any()):
+        raise InvalidInput(f"gap * t must be finite and >= 0, got {gap_time}")
+    squared = np.vectorize(lambda x: _squared(d, k, x), otypes=[float])(values)
+    distance = np.sqrt(squared)
+    return float(distance) if values.ndim == 0 else torch.from_numpy(distance)
+
+
+def _squared(d: int, k: int, gap_time: float) -> float:
+    s = math.exp(-gap_time)
+    if (d, k) == (3, 1):
+        return 2 * s / (1 + s)
+    if (d, k) == (2, 1) and s < 0.999:
+        return 2 - 4 / math.pi * math.acos(s) / math.sqrt(1 - s * s)
+    if (d, k) == (3, 2) and 1e-3 < s < 0.9:
+        m = 1 - s * s
+        return float(2 - 2 * (special.ellipe(m) - s * s * special.ellipkm1(s * s)) / m)
+    return _by_quadrature(d, k, s)
+
+
+def _by_quadrature(d: int, k: int, s: float) -> float:
+    """The Beta integral with tan(angle to E^perp) = s sinh(u), which turns z/sqrt(...) into tanh(u)."""
+
+    def integrand(u: float) -> float:
+        tangent = s * math.sinh(u)
+        return (4 / (1 + math.exp(2 * u))) * tangent ** (k - 1) * (1 + tangent**2) ** (-d / 2) * s * math.cosh(u)
+
+    turn = math.asinh(1 / s)
+    total = sum(
+        integrate.quad(integrand, a, b, epsabs=0, epsrel=1e-13, limit=200)[0]
+        for a, b in ((0, turn), (turn, turn + 10), (turn + 10, turn + 60))
+    )
+    return 2 * total / float(special.beta(k / 2, (d - k) / 2))
+
+
+def log_jacobian(w: AttentionWeights, points: Any, t: float) -> Float[Tensor, "n"]:
+    """log det of the flow map x_0 -> x(t): tau tr M - d log|e^{tau M}x_0| - log(|B^T x(t)|/|B^T x_0|).
+
+    For B = I this is det e^{tM}/|e^{tM}x_0|^d (Z8); the last term is the change of time of a general B, since
+    div v_0 = (tr M - d<x, Mx>)/r - d(log r)/dt along an orbit with r = |B^T x|.
+    """
+    x = as_measure(points).points
+    tau = orbit_clock(w.M, w.B, x, [t])[0]
+    end = orbit(w.M, w.B, x, [t])[0]
+    shift = float(torch.linalg.eigvals(w.M).real.max())
+    M = (w.M - shift * torch.eye(w.d, dtype=torch.float64)).to(x)
+    carried = torch.empty_like(x)
+    for rows in torch.arange(len(x)).split(max(1, 2**20 // w.d**2)):
+        carried[rows] = (torch.linalg.matrix_exp(tau[rows, None, None] * M) @ x[rows, :, None])[..., 0]
+    growth = torch.log(torch.linalg.vector_norm(carried, dim=1)) + shift * tau
+    speed = torch.log(
+        torch.linalg.vector_norm(end @ w.B.to(x), dim=1) / torch.linalg.vector_norm(x @ w.B.to(x), dim=1)
+    )
+    return tau * torch.trace(w.M).to(x) - w.d * growth - speed
+
+
+def transported_density(
+    w: AttentionWeights, density: Callable[[Tensor], Tensor], t: float
+) -> Callable[[Any], Float[Tensor, "n"]]:
+    """f_t with f_t(x(t)) = f_0(x_0)/det(Jacobian): the density, relative to any fixed measure on S, at time t (Z8).
+
+    `density` maps points (n, d) to values (n,); so does the result. The flow is run backwards by M -> -M.
+    """
+
+    def at(points: Any) -> Tensor:
+        x = as_measure(points).points
+        start = orbit(-w.M, w.B, x, [t])[0]
+        return density(start) * torch.exp(-log_jacobian(w, start, t))
+
+    return at
+
+
+def planar_travel_time(b: tuple[float, float], eigenvalues: tuple[float, float], start: float, end: float) -> float:
+    """Time to go from angle `start` to angle `end` in d = 2 with B = diag(b1, b2), M = diag(l1, l2) (Z9).
+
+    t = [F(R_start) - F(R_end)]/(l1-l2), R^2 = b1^2 cos^2 + b2^2 sin^2 of the angle,
+    F(R) = (b1/2) ln|(R-b1)/(R+b1)| + (b2/2) ln|(b2+R)/(b2-R)|. Angles in (0, pi/2); negative if the flow runs the
+    other way. For |b1| = |b2| = b the formula degenerates to t = b ln(tan start/tan end)/(l1-l2).
+    """
+    b1, b2 = abs(b[0]), abs(b[1])
+    if not (b1 > 0 and b2 > 0):
+        raise InvalidInput(f"B = diag{b} is singular; both entries must be non-zero")
+    for angle in (start, end):
+        if not 0 < angle < math.pi / 2:
+            raise InvalidInput(f"angles must lie strictly between 0 and pi/2, got {angle}")
+    gap = eigenvalues[0] - eigenvalues[1]
+    if gap == 0:
+        raise InvalidInput("the flow of a multiple of the identity does not travel: l1 equals l2")
+    if abs(b1 - b2) < 1e-12 * b1:
+        return b1 * (math.log(math.tan(start)) - math.log(math.tan(end))) / gap
+
+    def F(angle: float) -> float:
+        c, s = math.cos(angle), math.sin(angle)
+        r = math.hypot(b1 * c, b2 * s)
+        # R^2 - b1^2 = (b2^2 - b1^2) sin^2 and b2^2 - R^2 = (b2^2 - b1^2) cos^2: no cancellation near the poles.
+        spread = abs(b2 * b2 - b1 * b1)
+        return b1 / 2 * math.log(spread * s * s / (r + b1) ** 2) + b2 / 2 * math.log(
+            (b2 + r) ** 2 / (spread * c * c)
+        )
+
+    return (F(start) - F(end)) / gap

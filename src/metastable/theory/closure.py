@@ -1,0 +1,104 @@
+"""The cluster closure: mean offset and width of a cluster at e_1, from wide (ruled by M) to narrow (ruled by V).
+
+V and B diagonal in one orthonormal basis, cluster at e_1, B_1 > 0, direction k; s = beta B_1 Sigma, r = s/(1+s):
+    d ln(xi)/dt = V_k[(1-r) + (B_k/B_1) r] - V_1,        d ln(s)/dt = 2[(V_k B_k/B_1) r - V_1]            (C1)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy import integrate
+from torch import Tensor
+
+from metastable.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A cluster at e_1 seen in direction k: V_1, V_k, B_1 > 0, B_k, inverse temperature and initial variance."""
+
+    V_1: float
+    V_k: float
+    B_1: float
+    B_k: float
+    beta: float
+    variance: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.B_1 > 0:
+            raise InvalidInput(f"the cluster closure needs B_1 > 0 (a cluster that attends itself), got {self.B_1}")
+        if not (self.beta > 0 and self.variance > 0):
+            raise InvalidInput(f"beta and variance must be > 0, got {self.beta} and {self.variance}")
+
+    @property
+    def local_rate(self) -> float:
+        """c_loc = (M_1 - M_k)/B_1, M = V B."""
+        return (self.V_1 * self.B_1 - self.V_k * self.B_k) / self.B_1
+
+    @property
+    def crossing_time(self) -> float:
+        """t_x = log(beta B_1 Sigma_0)/(2 c_loc): width = (beta B_1)^{-1/2}, the O(log beta) time (C2)."""
+        if self.local_rate <= 0:
+            return math.inf
+        return max(0.0, math.log(self.beta * self.B_1 * self.variance) / (2 * self.local_rate))
+
+    def crude_exit_time(self, offset: float, level: float = 0.5) -> float:
+        """t_x + [ln(1/xi_0) + ln(beta B_1 Sigma_0)/2 + ln(level)]/(V_k - V_1): exit by straight lines (C3)."""
+        escape = self.V_k - self.V_1
+        if escape <= 0:
+            return math.inf
+        start = math.log(level / offset) + 0.5 * math.log(self.beta * self.B_1 * self.variance)
+        return self.crossing_time + start / escape
+
+    def solve(self, t: Any, offset: float) -> tuple[Float[Tensor, "m"], Float[Tensor, "m"]]:
+        """(xi, Sigma) at the times t, by integrating the closure from xi_0 = offset."""
+        times = np.atleast_1d(np.asarray(t, dtype=np.float64))
+        solution = integrate.solve_ivp(
+            lambda _, y: self._slope(y),
+            (0.0, float(times.max()) or 1.0),
+            [math.log(abs(offset)), math.log(self.beta * self.B_1 * self.variance)],
+            rtol=1e-10,
+            atol=1e-12,
+            method="DOP853",
+            dense_output=True,
+        ).sol(times)
+        xi = math.copysign(1.0, offset) * np.exp(solution[0])
+        return torch.from_numpy(xi), torch.from_numpy(np.exp(solution[1]) / (self.beta * self.B_1))
+
+    def exit_time(self, offset: float, level: float = 0.5) -> float:
+        """Time at which |xi| grows through `level`, from the integrated closure; infinite when V_k <= V_1 (C3)."""
+        if self.V_k <= self.V_1:
+            return math.inf
+        if not 0 < abs(offset) < level:
+            raise InvalidInput(f"the offset must lie between 0 and {level}, got {offset}")
+
+        def reached(_: float, y: np.ndarray) -> float:
+            return float(y[0] - math.log(level))
+
+        reached.terminal, reached.direction = True, 1.0  # type: ignore[attr-defined]
+        horizon = 4 * self.crude_exit_time(abs(offset), level) + 100 / (self.V_k - self.V_1)
+        result = integrate.solve_ivp(
+            lambda _, y: self._slope(y),
+            (0.0, horizon),
+            [math.log(abs(offset)), math.log(self.beta * self.B_1 * self.variance)],
+            rtol=1e-9,
+            atol=1e-11,
+            events=reached,
+        )
+        return float(result.t_events[0][0]) if len(result.t_events[0]) else math.inf
+
+    def sampled_offset(self, n: int) -> float:
+        """sqrt(Sigma_0/(n/2)): the offset that n iid tokens of a symmetric law give each of two clusters (C3)."""
+        return math.sqrt(self.variance / (n / 2))
+
+    def _slope(self, y: np.ndarray) -> list[float]:
+        s = math.exp(min(y[1], 700.0))
+        r = s / (1 + s)
+        mean = self.V_k * ((1 - r) + self.B_k / self.B_1 * r) - self.V_1
+        return [mean, 2 * (self.V_k * self.B_k / self.B_1 * r - self.V_1)]

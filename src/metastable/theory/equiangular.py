@@ -1,0 +1,83 @@
+"""Equiangular tokens <x_i, x_j> = g, V = B = I: n tokens reduce to one equation for g [arXiv:2312.10794]."""
+
+from __future__ import annotations
+
+import math
+
+from scipy import integrate, optimize
+
+from metastable.errors import InvalidInput
+
+
+def speed(g: float, n: int, beta: float, normalized: bool = True) -> float:
+    """g' = 2 e^{beta g}(1-g)((n-1)g+1)/(e^beta + (n-1)e^{beta g}), the softmax flow (B1).
+
+    Unnormalised: g' = (2/n) e^{beta g}(1-g)((n-1)g+1).
+    """
+    _check(g, n)
+    shape = (1 - g) * ((n - 1) * g + 1)
+    if normalized:
+        return 2 * shape / (math.exp(beta * (1 - g)) + n - 1)
+    return 2 / n * math.exp(beta * g) * shape
+
+
+def overlap_at_zero_beta(t: float, n: int) -> float:
+    """g(t) = (e^{2t}-1)/(e^{2t}+n-1) for beta = 0 and g(0) = 0 (B2).
+
+    >>> round(overlap_at_zero_beta(1.0, 2), 12) == round(math.tanh(1.0), 12)
+    True
+    """
+    return -math.expm1(-2 * t) / (1 + (n - 1) * math.exp(-2 * t))
+
+
+def travel_time(end: float, n: int, beta: float, start: float = 0.0, normalized: bool = True) -> float:
+    """t(g) = int dg/g' from `start` to `end` (B4), start < end < 1.
+
+    >>> round(travel_time(0.5, 32, 4.0), 6)
+    3.431732
+    """
+    _check(start, n)
+    if not start <= end < 1:
+        raise InvalidInput(f"the end overlap must lie in [start, 1), got {end} with start {start}")
+    # 1-g = e^{-u} turns the approach to consensus into a straight line.
+    value, _ = integrate.quad(
+        lambda u: math.exp(-u) / speed(-math.expm1(-u), n, beta, normalized),
+        -math.log1p(-start),
+        -math.log1p(-end),
+        epsabs=0,
+        epsrel=1e-12,
+        limit=400,
+    )
+    return value
+
+
+def overlap(t: float, n: int, beta: float, start: float = 0.0, normalized: bool = True) -> float:
+    """g(t), the inverse of `travel_time`."""
+    _check(start, n)
+    if t < 0:
+        raise InvalidInput(f"t must be >= 0, got {t}")
+    if t == 0:
+        return start
+    low = high = -math.log1p(-start)
+    while travel_time(-math.expm1(-(high + 1)), n, beta, start, normalized) < t and high < 700:
+        high += 1
+    u = optimize.brentq(
+        lambda v: travel_time(-math.expm1(-v), n, beta, start, normalized) - t,
+        low,
+        high + 1,
+        xtol=1e-14,
+        rtol=1e-14,
+    )
+    return -math.expm1(-u)
+
+
+def late_rate(beta: float, normalized: bool = True) -> float:
+    """Exponent of 1-g near consensus: 2 (softmax), 2 e^beta (unnormalised) (B3)."""
+    return 2.0 if normalized else 2 * math.exp(beta)
+
+
+def _check(g: float, n: int) -> None:
+    if n < 2:
+        raise InvalidInput(f"equiangular tokens need n >= 2, got {n}")
+    if not -1 / (n - 1) <= g <= 1:
+        raise InvalidInput(f"{n} equiangular tokens have overlaps in [{-1 / (n - 1):.4g}, 1], got {g}")

@@ -1,0 +1,167 @@
+"""The Laplace principle of attention: how close the attended mean m_beta(x) is to e = B^T x/|B^T x|.
+
+With kappa = beta |B^T x| the query sees keys through the weight e^{kappa <e, y>}; low temperature is kappa >> d-1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy import special
+from torch import Tensor
+
+from metastable.attention import attend
+from metastable.errors import InvalidInput
+from metastable.measure import as_measure, as_tensor
+from metastable.weights import AttentionWeights
+
+
+def bessel_ratio(d: int, kappa: Any) -> Any:
+    """A_d(kappa) = I_{d/2}(kappa)/I_{d/2-1}(kappa), the length of m_beta for uniform keys (L1).
+
+    A number for a number, a float64 tensor for an array. Scaled Bessel functions where they do not underflow,
+    Gauss's continued fraction kappa/(d + kappa^2/(d+2 + ...)) where they do (d much larger than kappa).
+
+    >>> round(bessel_ratio(64, 10.0), 10)
+    0.1527119042
+    """
+    k = _checked_kappa(d, kappa)
+    below, above = special.ive(d / 2 - 1, k), special.ive(d / 2, k)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratio = np.where(below > 1e-280, above / below, np.nan)
+    ratio = np.where(k == 0, 0.0, ratio)
+    lost = np.isnan(ratio)
+    if lost.any():
+        tail = np.zeros_like(k)
+        for j in range(200 + 2 * d, -1, -1):
+            tail = k * k / (d + 2 * j + tail)
+        ratio = np.where(lost, tail / np.where(k == 0, 1.0, k), ratio)
+    return float(ratio) if np.ndim(kappa) == 0 else torch.from_numpy(np.asarray(ratio))
+
+
+def bessel_ratio_expansion(d: int, kappa: Any) -> Any:
+    """1 - (d-1)/(2k) + (d-1)(d-3)/(8k^2), the first three terms of A_d(k) for large k."""
+    k = _checked_kappa(d, kappa)
+    value = 1 - (d - 1) / (2 * k) + (d - 1) * (d - 3) / (8 * k**2)
+    return float(value) if np.ndim(kappa) == 0 else torch.from_numpy(np.asarray(value))
+
+
+def uniform_mean(w: AttentionWeights, points: Any, beta: float) -> Float[Tensor, "n d"]:
+    """m_beta(x) = A_d(beta|B^T x|) B^T x/|B^T x| for uniform keys, exact (L1)."""
+    x = as_measure(points).points
+    direction = w.B_transpose(x)
+    length = torch.linalg.vector_norm(direction, dim=1)
+    return (bessel_ratio(w.d, (beta * length).numpy()) / length)[:, None] * direction
+
+
+def smooth_mean(
+    direction: Float[Tensor, "n d"], kappa: Float[Tensor, "n"], gradient_log_density: Float[Tensor, "n d"]
+) -> Float[Tensor, "n d"]:
+    """e + (1/kappa)[-(d-1)/2 e + grad_S log f(e)]: the mean for a smooth density f up to O(kappa^-2) (L2)."""
+    d = direction.shape[1]
+    return direction + (gradient_log_density - (d - 1) / 2 * direction) / kappa[:, None]
+
+
+def density_bound(d: int, kappa: Any, ratio: float) -> Any:
+    """|m - e| <= sqrt(2 (f_max/f_min)(1 - A_d(kappa))), for f_min <= f <= f_max, ratio = f_max/f_min (L3).
+
+    For d >= 3 itself below sqrt(ratio (d-1)/kappa); not for d = 2, where 1 - A_2 = 1/(2k) + 1/(8k^2) + ...
+    """
+    if not ratio >= 1:
+        raise InvalidInput(f"f_max/f_min must be >= 1, got {ratio}")
+    gap = 1 - bessel_ratio(d, kappa)
+    return math.sqrt(2 * ratio * gap) if np.ndim(kappa) == 0 else torch.sqrt(2 * ratio * gap)
+
+
+def cap_bound(kappa: float, cap_mass: Callable[[np.ndarray], np.ndarray]) -> float:
+    """|m - e|^2 <= 2 min_r [r + 2 e^{-kappa r/2}/rho(cap(e, r/2))], cap(e, h) = {y : 1 - <y, e> <= h} (L4).
+
+    `cap_mass` maps heights h (array) to the masses of the caps around e; empty caps are skipped. This is the origin
+    of sqrt(log(beta+1)/beta): for mass >= const h^{(d-1)/2} the minimum sits at r ~ log(kappa)/kappa.
+    """
+    if kappa <= 0:
+        return 2.0
+    r = np.geomspace(1e-3 / kappa, 4.0, 800) if kappa > 2.5e-4 else np.array([4.0])
+    mass = np.asarray(cap_mass(r / 2), dtype=np.float64)
+    seen = mass > 0
+    if not seen.any():
+        return 2.0
+    value = r[seen] + 2 * np.exp(-kappa * r[seen] / 2) / mass[seen]
+    return min(2.0, math.sqrt(2 * float(value.min())))
+
+
+def uniform_cap(d: int, height: Any) -> np.ndarray:
+    """Uniform measure of {y : 1 - <y, e> <= h}: (1/2) I_{1-(1-h)^2}((d-1)/2, 1/2), reflected beyond the equator."""
+    h = np.clip(np.asarray(height, dtype=np.float64), 0.0, 2.0)
+    half = 0.5 * special.betainc((d - 1) / 2, 0.5, h * (2 - h))
+    return np.where(h <= 1, half, 1 - half)
+
+
+def log_partition_uniform(d: int, kappa: Any) -> Any:
+    """log E e^{kappa u} = log[Gamma(d/2) (2/kappa)^{d/2-1} I_{d/2-1}(kappa)], u = <e, y>, y uniform on S^{d-1}."""
+    k = _checked_kappa(d, kappa)
+    safe = np.where(k == 0, 1.0, k)
+    with np.errstate(divide="ignore"):
+        value = (
+            special.gammaln(d / 2) + (d / 2 - 1) * np.log(2 / safe) + np.log(special.ive(d / 2 - 1, safe)) + safe
+        )
+    # Underflow of the Bessel function (d much larger than kappa): log E e^{ku} = k^2/(2d) - k^4/(4 d^2 (d+2)) + ...
+    small = (k == 0) | ~np.isfinite(value)
+    value = np.where(small, k**2 / (2 * d) - k**4 / (4 * d**2 * (d + 2)), value)
+    return float(value) if np.ndim(kappa) == 0 else torch.from_numpy(np.asarray(value))
+
+
+def sampling_error(d: int, kappa: float, n: int) -> float:
+    """RMS tangential error of m over n iid uniform keys, sqrt(E[w^2 |P_e y|^2]/(E w)^2/n), w = e^{kappa u} (L5)."""
+    k = float(kappa)
+    double = 2 * k
+    spread = (d - 1) / d if k == 0 else (d - 1) / double * bessel_ratio(d, double)
+    growth = log_partition_uniform(d, double) - 2 * log_partition_uniform(d, k)
+    return math.sqrt(spread * math.exp(growth) / n)
+
+
+def effective_tokens(n: int, kappa: Any, d: int) -> Any:
+    """n_eff = n (4 pi/kappa)^{(d-1)/2} Gamma(d/2)/(2 pi^{d/2}): tokens inside one attention window (T0.3).
+
+    n tokens emulate the mean field only if n_eff >> 1; d = 2: n/sqrt(pi kappa), d = 3: n/kappa. Never above n.
+
+    >>> effective_tokens(1000, 100.0, 3)
+    10.0
+    """
+    k = _checked_kappa(d, kappa)
+    with np.errstate(divide="ignore"):
+        log_share = (d - 1) / 2 * np.log(4 * np.pi / k) + special.gammaln(d / 2) - np.log(2) - d / 2 * np.log(np.pi)
+    value = n * np.exp(np.minimum(log_share, 0.0))
+    return round(float(value), 12) if np.ndim(kappa) == 0 else torch.from_numpy(np.asarray(value))
+
+
+def attention_defect(w: AttentionWeights, rho: Any, beta: float, queries: int = 2000, seed: int = 0) -> float:
+    """rms|m_beta[rho](x) - B^T x/|B^T x|| over the tokens: how far the start is from zero temperature (N10).
+
+    At most `queries` tokens ask (a seeded choice by mass); all tokens answer.
+    """
+    measure = as_measure(rho)
+    x, mass = measure.points, measure.mass
+    if measure.n > queries:
+        chosen = torch.multinomial(mass, queries, replacement=True, generator=torch.Generator().manual_seed(seed))
+        asking, weight = x[chosen], torch.full((queries,), 1.0 / queries, dtype=x.dtype)
+    else:
+        asking, weight = x, mass
+    direction = w.B_transpose(asking)
+    direction = direction / torch.linalg.vector_norm(direction, dim=1, keepdim=True)
+    mean = attend(w.B_transpose(asking), x, mass, beta).mean
+    return math.sqrt(float((weight * ((mean - direction) ** 2).sum(1)).sum()))
+
+
+def _checked_kappa(d: int, kappa: Any) -> np.ndarray:
+    if d < 2:
+        raise InvalidInput(f"the sphere S^(d-1) needs d >= 2, got d = {d}")
+    k = as_tensor(kappa, "kappa").numpy()
+    if bool((~(k >= 0) | np.isinf(k)).any()):
+        raise InvalidInput(f"kappa must be finite and >= 0, got {kappa}")
+    return k

@@ -1,0 +1,65 @@
+"""Growth of density modes of the uniform state for V = B = I: where clusters come from once tokens sit on E."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy import special
+
+from metastable.errors import InvalidInput
+from metastable.theory.laplace import log_partition_uniform
+
+SATURATED = 2 / math.e
+"""Largest growth rate of a mode as beta -> infinity, in units of l1: 2/e, at k(k+d-2) = 2 beta (G1, G3)."""
+
+
+def growth_rate(k: int, beta: float, d: int = 2, normalized: bool = True) -> float:
+    """k(k+d-2) I_{k+d/2-1}(beta)/(beta I_{d/2-1}(beta)): rate of degree-k modes of the uniform law (B6, G3).
+
+    normalized=False gives the unnormalised flow, the same times E e^{beta u}; on the circle k^2 I_k(beta)/beta.
+    A dominant space of dimension d with M = l1 there scales the rate by l1 (G1).
+
+    >>> round(growth_rate(6, 20.0), 7)
+    0.7201054
+    """
+    if k < 0 or d < 2:
+        raise InvalidInput(f"a mode needs k >= 0 and d >= 2, got k = {k}, d = {d}")
+    if not beta >= 0:
+        raise InvalidInput(f"beta must be >= 0, got {beta}")
+    if k == 0:
+        return 0.0
+    if beta == 0:
+        # I_{k+nu}(b)/(b I_nu(b)) -> (b/2)^{k-1} Gamma(nu+1)/(2 Gamma(k+nu+1)): only k = 1 survives.
+        return (d - 1) / d if k == 1 else 0.0
+    # The ratio I_{k+nu}/I_nu as a product of ratios of neighbours stays finite for any beta.
+    ratio = float(np.prod([_neighbour_ratio(d / 2 - 1 + j, beta) for j in range(k)]))
+    rate = k * (k + d - 2) * ratio / beta
+    return rate if normalized else rate * math.exp(log_partition_uniform(d, beta))
+
+
+def fastest_mode(beta: float, d: int = 2) -> tuple[int, float]:
+    """(k, rate) of the fastest growing mode of the softmax flow, k(k+d-2) about 2 beta.
+
+    >>> fastest_mode(20.0)[0]
+    6
+    """
+    candidates = range(1, math.ceil(2 * math.sqrt(2 * beta + d)) + 3)
+    return max(((k, growth_rate(k, beta, d)) for k in candidates), key=lambda pair: pair[1])
+
+
+def clustering_time(n: int, beta: float, d: int = 2, l1: float = 1.0) -> float:
+    """ln(sqrt(n))/(l1 max rate): when the noise of n iid tokens on E has grown to clusters (G2, up to O(1))."""
+    rate = l1 * fastest_mode(beta, d)[1]
+    return math.inf if rate <= 0 else 0.5 * math.log(n) / rate
+
+
+def _neighbour_ratio(nu: float, x: float) -> float:
+    """I_{nu+1}(x)/I_nu(x), by scaled Bessel functions or, where those underflow, by the continued fraction."""
+    below = special.ive(nu, x)
+    if below > 1e-280:
+        return float(special.ive(nu + 1, x) / below)
+    tail = 0.0
+    for j in range(400, 0, -1):
+        tail = x * x / (2 * (nu + j) + tail) if j > 1 else x / (2 * (nu + 1) + tail)
+    return tail

@@ -1,0 +1,63 @@
+import math
+
+import pytest
+from scipy import special
+
+from metastable.errors import InvalidInput
+from metastable.theory.equiangular import late_rate, overlap, overlap_at_zero_beta, speed, travel_time
+from metastable.theory.modes import SATURATED, clustering_time, fastest_mode, growth_rate
+
+
+def test_golden_modes_of_the_circle():
+    rates = [growth_rate(k, 20.0) for k in (1, 2, 3, 4)]
+    assert rates == pytest.approx([0.048734, 0.180507, 0.357374, 0.531427], abs=1e-6)
+    k, rate = fastest_mode(20.0)
+    assert (k, rate) == (6, pytest.approx(0.7201054, abs=1e-7))
+
+
+@pytest.mark.parametrize("d", [2, 3, 7])
+def test_modes_against_bessel_functions(d):
+    for k in (1, 3, 8):
+        expected = k * (k + d - 2) * special.iv(k + d / 2 - 1, 9.0) / (9.0 * special.iv(d / 2 - 1, 9.0))
+        assert growth_rate(k, 9.0, d) == pytest.approx(expected, rel=1e-12)
+    assert growth_rate(4, 3.0, normalized=False) == pytest.approx(16 * special.iv(4, 3.0) / 3.0, rel=1e-12)
+
+
+def test_limits_of_the_rates():
+    assert growth_rate(0, 5.0) == 0
+    assert growth_rate(1, 0.0, 5) == pytest.approx(growth_rate(1, 1e-7, 5), abs=1e-6)
+    assert growth_rate(2, 0.0) == 0
+    for d in (2, 3, 6):
+        k, rate = fastest_mode(5000.0, d)
+        assert rate == pytest.approx(SATURATED, rel=0.01)
+        assert k * (k + d - 2) == pytest.approx(2 * 5000, rel=0.05)
+    assert clustering_time(400, 120.0) == pytest.approx(4.1, abs=0.3)
+    with pytest.raises(InvalidInput):
+        growth_rate(-1, 1.0)
+
+
+def test_golden_equiangular_times():
+    for beta, half, late in ((0, 1.748254, 5.186261), (1, 1.819935, 5.270284), (4, 3.431732, 6.953502)):
+        assert travel_time(0.5, 32, beta) == pytest.approx(half, abs=1e-6)
+        assert travel_time(0.999, 32, beta) == pytest.approx(late, abs=1e-6)
+    assert travel_time(0.5, 32, 9) == pytest.approx(174.65224, abs=1e-4)
+    assert travel_time(0.999, 32, 9) == pytest.approx(178.73093, abs=1e-4)
+
+
+def test_equiangular_overlap():
+    assert overlap(1.3, 10, 0.0) == pytest.approx(overlap_at_zero_beta(1.3, 10), abs=1e-12)
+    for normalized in (True, False):
+        g = overlap(0.7, 6, 1.5, start=0.1, normalized=normalized)
+        h = 1e-5
+        slope = (overlap(0.7 + h, 6, 1.5, 0.1, normalized) - overlap(0.7 - h, 6, 1.5, 0.1, normalized)) / (2 * h)
+        assert slope == pytest.approx(speed(g, 6, 1.5, normalized), rel=1e-6)
+        # near consensus 1 - g decays with the late rate; start there, or e^beta speed exhausts the digits
+        t = 1.0 / late_rate(1.5, normalized)
+        near = 1 - overlap(t, 6, 1.5, 1 - 1e-4, normalized)
+        assert near == pytest.approx(1e-4 * math.exp(-1.0), rel=1e-3)
+    assert overlap(0.0, 5, 1.0, start=0.2) == 0.2
+    assert speed(-1 / 4, 5, 1.0) == pytest.approx(0, abs=1e-15)
+    with pytest.raises(InvalidInput, match="overlaps in"):
+        speed(-0.9, 5, 1.0)
+    with pytest.raises(InvalidInput, match="n >= 2"):
+        speed(0.1, 1, 1.0)
