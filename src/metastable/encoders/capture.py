@@ -1,0 +1,142 @@
+"""Listening to a running model: the inputs of chosen modules, and closures that replace attention for one run."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from metastable.encoders.adapters import Site
+from metastable.encoders.layer import Layer
+from metastable.errors import InvalidInput
+
+
+class Recording:
+    """First inputs (and outputs) of modules, in the order of their calls."""
+
+    def __init__(self) -> None:
+        self._inputs: dict[int, list[Tensor]] = defaultdict(list)
+        self._outputs: dict[int, list[Tensor]] = defaultdict(list)
+
+    def input(self, module: nn.Module, call: int) -> Tensor:
+        """The first input (n, d) of a module at its call number `call`."""
+        return self._at(self._inputs, module, call)
+
+    def output(self, module: nn.Module, call: int) -> Tensor:
+        """The first output (n, d) of a module at its call number `call`."""
+        return self._at(self._outputs, module, call)
+
+    def _at(self, store: dict[int, list[Tensor]], module: nn.Module, call: int) -> Tensor:
+        seen = store.get(id(module), [])
+        if call >= len(seen):
+            raise InvalidInput(
+                f"a {type(module).__name__} was called {len(seen)} times where the adapter expects {call + 1} calls"
+            )
+        return single(seen[call])
+
+
+@contextmanager
+def recorded(modules: Iterable[nn.Module]) -> Iterator[Recording]:
+    """Record every call of the modules inside the `with` block."""
+    recording = Recording()
+    handles = []
+
+    def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        recording._inputs[id(module)].append(_first_tensor(args, kwargs).detach())
+
+    def after(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        recording._outputs[id(module)].append((output if isinstance(output, Tensor) else output[0]).detach())
+
+    for module in {id(m): m for m in modules}.values():
+        handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
+        handles.append(module.register_forward_hook(after))
+    try:
+        yield recording
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+Closure = Callable[[Layer, Tensor, Tensor, Tensor], Tensor]
+"""(layer, q, k, v), each (H, n, d_h) with biases, scale and rotation applied -> attended values (H, n, d_h)."""
+
+
+@contextmanager
+def replaced_attention(sites: Sequence[Site], closure: Closure) -> Iterator[None]:
+    """Inside the `with` block every attention layer computes `closure` instead of softmax attention.
+
+    The closure stands between the projections of the model and its own output projection; batches have one text.
+    """
+    handles = []
+    for site in {id(s.entry): s for s in sites}.values():
+        handles += _whole(site, closure) if site.whole else _between(site, closure)
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _between(site: Site, closure: Closure) -> list[Any]:
+    held: list[Tensor] = []
+
+    def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        held[:] = [_first_tensor(args, kwargs)]
+
+    def leave(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        context = _close(site.layer, single(held[0]), closure)
+        return (context[None].to(args[0].dtype), *args[1:])
+
+    return [
+        site.entry.register_forward_pre_hook(enter, with_kwargs=True),
+        site.exit.register_forward_pre_hook(leave),
+    ]
+
+
+def _whole(site: Site, closure: Closure) -> list[Any]:
+    def leave(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
+        x = _first_tensor(args, kwargs)
+        context = _close(site.layer, single(x), closure)
+        raw = site.layer.raw
+        update = (context @ raw.output.T + raw.output_bias).to(x.dtype)
+        return (update.reshape(x.shape), None)
+
+    return [site.exit.register_forward_hook(leave, with_kwargs=True)]
+
+
+def _close(layer: Layer, x: Tensor, closure: Closure) -> Tensor:
+    raw, h = layer.raw, len(layer.heads)
+    x = x.double()
+
+    def split(weight: Tensor, bias: Tensor, factor: float) -> Tensor:
+        return (factor * (x @ weight.T + bias)).reshape(x.shape[0], h, -1).transpose(0, 1)
+
+    root = raw.scale**0.5
+    q, k = split(raw.query, raw.query_bias, root), split(raw.key, raw.key_bias, root)
+    v = split(raw.value, raw.value_bias, 1.0)
+    attended = closure(layer, layer.positions.rotate(q), layer.positions.rotate(k), v)
+    return attended.transpose(0, 1).reshape(x.shape[0], -1)
+
+
+def single(batch: Tensor) -> Tensor:
+    """The (n, d) tokens of a batch of one, whichever of the two leading axes is the batch."""
+    if batch.ndim == 2:
+        return batch
+    return batch[0] if batch.shape[0] == 1 else batch[:, 0]
+
+
+def _first_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    for value in (*args, *kwargs.values()):
+        if isinstance(value, Tensor):
+            return value
+    raise InvalidInput("a module of the model was called without a tensor, which no adapter describes")
+
+
+def forward(model: nn.Module, inputs: dict[str, Any] | Tensor, **options: Any) -> Any:
+    """One run of the model without gradients."""
+    with torch.no_grad():
+        return model(inputs) if isinstance(inputs, Tensor) else model(**inputs, **options)

@@ -1,0 +1,297 @@
+"""Models in the Hugging Face layout: folders, ids, bare safetensors files, SentenceTransformer folders."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from metastable.encoders.inputs import Inputs
+from metastable.errors import InvalidInput, MissingExtra, StorageError
+
+DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
+
+
+@dataclass(frozen=True, eq=False)
+class Opened:
+    """A model ready to run in float32, what it reads, how its embedding is pooled, how it was stored."""
+
+    model: nn.Module = field(repr=False)
+    inputs: Inputs
+    pooling: str = "mean"
+    stored_dtype: str = "float32"
+
+
+def library() -> Any:
+    """The transformers package, or a sentence that says how to install it."""
+    try:
+        import transformers
+    except ImportError as error:
+        raise MissingExtra.of("transformers", "encoders") from error
+    return transformers
+
+
+def read_folder(path: Path, tokenizer: Any = None) -> Opened:
+    """A folder with config.json and weights."""
+    library()
+    config = read_config(path)
+    state: dict[str, Tensor] = {}
+    files = weight_files(path)
+    for file in files:
+        state.update(read_weights(file))
+    model, stored = _instantiate(config, state, path.name)
+    return Opened(model, _inputs(model, _tokenizer(tokenizer, path)), _pooling(config), stored)
+
+
+def read_file(path: Path, config: Any = None, tokenizer: Any = None) -> Opened:
+    """A bare weight file with its config (given, or config.json beside it)."""
+    library()
+    if config is None:
+        config = path.parent / "config.json"
+        if not config.is_file():
+            raise InvalidInput(f"{path.name} needs its config: put config.json beside it or pass config=...")
+    config = read_config(config)
+    model, stored = _instantiate(config, read_weights(path), path.name)
+    return Opened(model, _inputs(model, _tokenizer(tokenizer, path.parent)), _pooling(config), stored)
+
+
+def read_id(name: str, tokenizer: Any = None) -> Opened:
+    """A model id: from the local cache when it is there, else from the hub."""
+    library()
+    from huggingface_hub import snapshot_download
+
+    wanted = ["*.json", "*.txt", "*.model", "*.safetensors"]
+    try:
+        folder = snapshot_download(name, local_files_only=True, allow_patterns=wanted)
+    except Exception:
+        try:
+            folder = snapshot_download(name, allow_patterns=wanted)
+        except Exception as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise StorageError(
+                f"{name} is no local folder and could not be fetched as a model id: {reason}"
+            ) from error
+    path = Path(folder)
+    if (path / "modules.json").is_file():
+        return read_sentence_transformer(path, tokenizer)
+    return read_folder(path, tokenizer)
+
+
+def read_sentence_transformer(path: Path, tokenizer: Any = None) -> Opened:
+    """A SentenceTransformer folder: its Transformer module, and the pooling that follows it."""
+    modules = _json(path / "modules.json")
+    kinds = {str(m["type"]).rsplit(".", 1)[-1]: m["path"] for m in modules}
+    if "Transformer" not in kinds:
+        raise InvalidInput(
+            f"the SentenceTransformer folder {path.name} has no Transformer module, only {list(kinds)}"
+        )
+    folder = path / kinds["Transformer"]
+    opened = read_folder(folder, tokenizer)
+    pooling, limit = opened.pooling, opened.inputs.max_tokens
+    if "Pooling" in kinds:
+        modes = _json(path / kinds["Pooling"] / "config.json")
+        chosen = [
+            k.removeprefix("pooling_mode_") for k, v in modes.items() if k.startswith("pooling_mode_") and v is True
+        ]
+        pooling = "cls" if chosen == ["cls_token"] else "mean"
+    beside = folder / "sentence_bert_config.json"
+    if beside.is_file():
+        told = _json(beside).get("max_seq_length")
+        limit = min(x for x in (limit, told) if x) if (limit or told) else None
+    inputs = Inputs("text", opened.inputs.tokenizer, opened.inputs.vocabulary, limit)
+    return Opened(opened.model, inputs, pooling, opened.stored_dtype)
+
+
+def wrap(model: Any, tokenizer: Any = None) -> Opened:
+    """A Hugging Face model in memory; of a model with a head, the encoder inside it."""
+    base = model.base_model if model.base_model is not None else model
+    _refuse_decoder(base.config)
+    _refuse_quantised(base.config)
+    dtype = next(base.parameters()).dtype
+    if not dtype.is_floating_point:
+        raise InvalidInput(f"the model's parameters are {dtype}; a quantised model must be dequantised first")
+    if dtype != torch.float32:
+        import copy
+
+        base = copy.deepcopy(base).float()
+    return Opened(
+        base, _inputs(base, _tokenizer(tokenizer, None)), _pooling(base.config), str(dtype).split(".")[-1]
+    )
+
+
+def weight_files(path: Path) -> list[Path]:
+    """The weight files of a folder: safetensors when there are any, else one torch file."""
+    index = path / "model.safetensors.index.json"
+    if index.is_file():
+        return [path / name for name in sorted(set(_json(index)["weight_map"].values()))]
+    if (path / "model.safetensors").is_file():
+        return [path / "model.safetensors"]
+    return [path / "pytorch_model.bin"] if (path / "pytorch_model.bin").is_file() else []
+
+
+def read_config(source: Any) -> Any:
+    """A transformers config from a folder, file, dict or config object; decoders and int8 models are refused."""
+    transformers = library()
+    if isinstance(source, (str, Path)):
+        path = Path(source)
+        source = _json(path / "config.json" if path.is_dir() else path)
+    if isinstance(source, dict):
+        kind = source.get("model_type")
+        if kind not in transformers.CONFIG_MAPPING:
+            told = "names no model_type" if kind is None else f"names the unknown model_type {kind!r}"
+            raise InvalidInput(f"the config {told}, and code that comes with a model is not run")
+        _refuse_quantised(source)
+        source = transformers.CONFIG_MAPPING[kind].from_dict(source)
+    _refuse_decoder(source)
+    return source
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """All tensors of a safetensors or `weights_only` torch file."""
+    if path.suffix != ".safetensors":
+        try:
+            state = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:
+            raise StorageError(
+                f"{path.name} cannot be read as plain weights (truncated, or not weights only)"
+            ) from error
+        state = state.get("state_dict", state) if isinstance(state, dict) else None
+        if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
+            raise InvalidInput(f"{path.name} holds no dictionary of tensors")
+        return state
+    try:
+        from safetensors.torch import load_file
+    except ImportError as error:
+        raise MissingExtra.of("safetensors", "encoders") from error
+    try:
+        return load_file(path)
+    except Exception as error:
+        raise StorageError(f"{path.name} is truncated or no safetensors file ({_size(path)})") from error
+
+
+def _instantiate(config: Any, state: dict[str, Tensor], name: str) -> tuple[nn.Module, str]:
+    transformers = library()
+    matrices = Counter(str(t.dtype).split(".")[-1] for t in state.values() if t.ndim == 2)
+    stored = matrices.most_common(1)[0][0] if matrices else "float32"
+    if stored not in DTYPES.values():
+        raise InvalidInput(f"{name} stores its weights as {stored}; a quantised model must be dequantised first")
+    state = {k: v.float() if v.is_floating_point() else v for k, v in state.items()}
+    with _quiet():
+        try:
+            kind = transformers.MODEL_MAPPING[type(config)]
+            model, info = (kind[0] if isinstance(kind, tuple) else kind).from_pretrained(
+                None, config=config, state_dict=state, output_loading_info=True, attn_implementation="eager"
+            )
+        except (ValueError, RuntimeError, KeyError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise InvalidInput(f"{name} cannot be opened as a {config.model_type} encoder: {reason}") from error
+    missing = [key for key in info["missing_keys"] if "pooler" not in key and "position_ids" not in key]
+    wrong = [key[0] if isinstance(key, tuple) else key for key in info.get("mismatched_keys", [])]
+    if wrong:
+        raise InvalidInput(
+            f"{name} does not fit its config: {wrong[0]} and {len(wrong) - 1} more have other shapes"
+        )
+    if missing:
+        raise InvalidInput(
+            f"{name} lacks {len(missing)} tensors of its config's model, among them {sorted(missing)[0]}"
+        )
+    return model.float().eval(), stored
+
+
+def _inputs(model: Any, tokenizer: Any) -> Inputs:
+    config = model.config
+    if hasattr(config, "image_size") and hasattr(config, "num_channels"):
+        size = config.image_size
+        height, width = (size, size) if isinstance(size, int) else size
+        return Inputs("image", shape=(int(config.num_channels), int(height), int(width)))
+    limit = getattr(config, "max_position_embeddings", None)
+    table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
+    if isinstance(table, nn.Embedding) and table.padding_idx is not None:
+        limit = table.num_embeddings - table.padding_idx - 1  # RoBERTa counts positions from padding_idx + 1
+    told = getattr(tokenizer, "model_max_length", None)
+    limits = [int(x) for x in (limit, told) if x and x < 10**9]
+    return Inputs("text", tokenizer, int(getattr(config, "vocab_size", 0)), min(limits) if limits else None)
+
+
+def _tokenizer(tokenizer: Any, folder: Path | None) -> Any:
+    if tokenizer is not None and not isinstance(tokenizer, (str, Path)):
+        return tokenizer
+    place = folder if tokenizer is None else Path(tokenizer)
+    if place is None or not any((place / file).is_file() for file in TOKENIZER_FILES):
+        if tokenizer is not None:
+            raise StorageError(f"the folder {place} holds no tokenizer")
+        return None
+    transformers = library()
+    with _quiet():
+        try:
+            return transformers.AutoTokenizer.from_pretrained(str(place), local_files_only=True)
+        except (OSError, ValueError, KeyError, ImportError) as error:
+            raise StorageError(
+                f"the tokenizer of {place.name} cannot be read: {str(error).splitlines()[0]}"
+            ) from error
+
+
+def _pooling(config: Any) -> str:
+    return "cls" if hasattr(config, "image_size") else "mean"
+
+
+def _refuse_decoder(config: Any) -> None:
+    kind = getattr(config, "model_type", "this model")
+    if getattr(config, "is_encoder_decoder", False):
+        raise InvalidInput(f"{kind} is an encoder-decoder; pass its encoder, metastable audits encoders")
+    built = " ".join(getattr(config, "architectures", None) or [])
+    if getattr(config, "is_decoder", False) or "CausalLM" in built or "LMHeadModel" in built:
+        raise InvalidInput(f"{kind} is a causal decoder; metastable audits encoders, whose tokens attend both ways")
+
+
+def _refuse_quantised(config: Any) -> None:
+    get = config.get if isinstance(config, dict) else lambda key: getattr(config, key, None)
+    told = get("quantization_config")
+    if told:
+        method = told.get("quant_method", "quantised") if isinstance(told, dict) else "quantised"
+        raise InvalidInput(
+            f"the model is quantised ({method}); dequantise it first, an audit needs its real weights"
+        )
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise StorageError(f"{path.name} cannot be read in {path.parent.name}") from error
+    except ValueError as error:
+        raise StorageError(f"{path.name} in {path.parent.name} is not valid JSON") from error
+
+
+def _size(path: Path) -> str:
+    size = path.stat().st_size
+    if size < 8:
+        return f"{size} bytes"
+    with path.open("rb") as file:
+        header = struct.unpack("<Q", file.read(8))[0]
+    return f"{size} bytes, header of {header} bytes expected" if header > size else f"{size} bytes"
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No progress bars and no loading report from transformers; its settings are put back."""
+    transformers = library()
+    logging = transformers.utils.logging
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()

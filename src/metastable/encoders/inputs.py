@@ -1,0 +1,116 @@
+"""What a model reads: texts, token ids, images or token vectors, made into one input per item."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metastable.errors import InvalidInput
+from metastable.measure import as_tensor
+
+SENTENCES = (
+    "The tide went out and left the boats leaning on the sand.",
+    "Each particle feels the mean of all the others, weighted by how much it resembles them.",
+)
+"""Texts on which a model with a tokenizer is verified."""
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """How items become model inputs. kind: "text", "image" or "vectors".
+
+    A text longer than `max_tokens` is cut there, as the model itself would have it.
+    """
+
+    kind: str
+    tokenizer: Any = field(default=None, repr=False)
+    vocabulary: int = 0
+    max_tokens: int | None = None
+    shape: tuple[int, ...] = ()
+    """(channels, height, width) of an image, or (d,) of a token vector."""
+    dtype: torch.dtype = torch.float32
+    batch_first: bool = True
+
+    def prepare(self, items: Any) -> list[dict[str, Any] | Tensor]:
+        """One model input (batch of one) per item."""
+        if isinstance(items, str):
+            items = [items]
+        if not isinstance(items, (list, tuple, np.ndarray, Tensor)):
+            raise InvalidInput(f"texts must be a list, got {type(items).__name__}")
+        if len(items) == 0:
+            raise InvalidInput("texts must hold at least one text, got none")
+        return [self._one(item, i) for i, item in enumerate(items)]
+
+    def lengths(self, texts: Any) -> list[int]:
+        """Number of tokens of every text before it is cut (special tokens included)."""
+        result = []
+        for text in [texts] if isinstance(texts, str) else texts:
+            if isinstance(text, str):
+                result.append(len(self._tokenizer(text)(text, verbose=False)["input_ids"]))
+            else:
+                result.append(len(text))
+        return result
+
+    def samples(self, dtype: torch.dtype | None = None) -> list[dict[str, Any] | Tensor]:
+        """Inputs on which the adapter is verified: sentences, or seeded random input without a tokenizer."""
+        generator = torch.Generator().manual_seed(20260101)
+        precision = dtype or self.dtype
+        if self.kind == "vectors":
+            rows = torch.randn((17, *self.shape), generator=generator, dtype=torch.float64).to(precision)
+            return [rows[None] if self.batch_first else rows[:, None]]
+        if self.kind == "image":
+            pixels = torch.randn((1, *self.shape), generator=generator, dtype=torch.float64)
+            return [{"pixel_values": pixels.to(precision)}]
+        if self.tokenizer is not None:
+            return self.prepare(list(SENTENCES))
+        length = min(17, self.max_tokens or 17)
+        ids = torch.randint(0, max(self.vocabulary, 2), (length,), generator=generator)
+        return [self._one(ids, 0)]
+
+    def _one(self, item: Any, index: int) -> dict[str, Any] | Tensor:
+        if self.kind == "vectors":
+            rows = as_tensor(item, f"item {index}", self.dtype)
+            if rows.ndim != 2 or rows.shape[1:] != self.shape or not len(rows):
+                raise InvalidInput(
+                    f"item {index} must be token vectors (n, {self.shape[0]}), got {tuple(rows.shape)}"
+                )
+            return rows[None] if self.batch_first else rows[:, None]
+        if self.kind == "image":
+            pixels = as_tensor(item, f"image {index}", self.dtype)
+            if tuple(pixels.shape) != self.shape:
+                raise InvalidInput(f"image {index} must have shape {self.shape}, got {tuple(pixels.shape)}")
+            return {"pixel_values": pixels[None]}
+        ids = self._ids(item, index)
+        return {"input_ids": ids[None], "attention_mask": torch.ones_like(ids)[None]}
+
+    def _ids(self, item: Any, index: int) -> Tensor:
+        if isinstance(item, str):
+            ids = self._tokenizer(item)(item, verbose=False, truncation=True, max_length=self.max_tokens)[
+                "input_ids"
+            ]
+        else:
+            ids = np.asarray(item)
+            if ids.ndim != 1 or ids.dtype.kind not in "iu":
+                raise InvalidInput(
+                    f"text {index} must be a string or a list of token ids, got {type(item).__name__}"
+                )
+            ids = ids[: self.max_tokens]
+        row = torch.as_tensor(np.asarray(ids), dtype=torch.long)
+        if len(row) == 0:
+            raise InvalidInput(f"text {index} has no tokens")
+        if self.vocabulary and not (row.min() >= 0 and row.max() < self.vocabulary):
+            raise InvalidInput(
+                f"text {index} has a token id outside 0..{self.vocabulary - 1}, got {int(row.max())}"
+            )
+        return row
+
+    def _tokenizer(self, text: str) -> Any:
+        if self.tokenizer is None:
+            raise InvalidInput(
+                f"this model has no tokenizer, so {text[:20]!r} cannot be read; give token ids, or tokenizer=..."
+            )
+        return self.tokenizer

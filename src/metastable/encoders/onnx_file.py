@@ -1,0 +1,173 @@
+"""ONNX files: the weights behind the graph's initialisers, put back into a model of their family.
+
+The graph is not trusted to be what its names say: its own attention (the outputs of its Softmax nodes) is computed
+with the reference evaluator of onnx and compared with the rebuilt model.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metastable.encoders import huggingface
+from metastable.encoders.capture import forward
+from metastable.encoders.verify import TOLERANCE
+from metastable.errors import InvalidInput, MissingExtra, StorageError
+
+ROOTS = ("embeddings.", "encoder.", "transformer.", "layers.", "embeddings_project.")
+PROBE_TOKENS = 12
+
+
+def read(path: Path, config: Any = None, tokenizer: Any = None) -> huggingface.Opened:
+    """Open an ONNX encoder; config (a dict, file or folder) is guessed from the graph when it is not beside it."""
+    huggingface.library()
+    try:
+        import onnx
+    except ImportError as error:
+        raise MissingExtra.of("onnx", "encoders") from error
+    try:
+        graph_model = onnx.load(path)
+        onnx.checker.check_model(str(path))
+    except Exception as error:
+        raise StorageError(f"{path.name} is truncated or no ONNX file") from error
+    state = state_of(graph_model, path.name)
+    beside = path.parent / "config.json"
+    if config is None and beside.is_file():
+        config = beside
+    own, ids = _own_attention(graph_model, state, path.name)
+    guesses = [config] if config is not None else _configs(graph_model, state, own[0].shape[0], path.name)
+    worst = np.inf
+    for guess in guesses:
+        settings = huggingface.read_config(guess)
+        model, stored = huggingface._instantiate(settings, state, path.name)
+        mask = torch.ones_like(ids)
+        output = forward(
+            model, {"input_ids": ids, "attention_mask": mask}, output_attentions=True, return_dict=True
+        )
+        if len(output.attentions) != len(own):
+            continue
+        gap = max(float((a[0].double() - b).abs().max()) for a, b in zip(output.attentions, own, strict=True))
+        worst = min(worst, gap)
+        if gap <= TOLERANCE:
+            found = huggingface._tokenizer(tokenizer, path.parent)
+            return huggingface.Opened(model, huggingface._inputs(model, found), "mean", stored)
+    raise InvalidInput(
+        f"{path.name} is refused: the model rebuilt from its weights attends differently from the graph "
+        f"(by {worst:.1e}, at most {TOLERANCE:.0e} is accepted)"
+    )
+
+
+def state_of(graph_model: Any, name: str) -> dict[str, Tensor]:
+    """Named tensors of the graph; a matrix without a name gets that of the bias that is added after it."""
+    from onnx import numpy_helper
+
+    arrays = {i.name: numpy_helper.to_array(i) for i in graph_model.graph.initializer}
+    for node in graph_model.graph.node:
+        if node.op_type in ("MatMulInteger", "DequantizeLinear", "QLinearMatMul", "DynamicQuantizeLinear"):
+            raise InvalidInput(f"{name} is quantised ({node.op_type} nodes); an audit needs the real weights")
+    state = {key: torch.from_numpy(np.array(a)) for n, a in arrays.items() if (key := _key(n)) and a.ndim >= 1}
+    product_of = {
+        node.output[0]: next((i for i in node.input if i in arrays), None)
+        for node in graph_model.graph.node
+        if node.op_type == "MatMul"
+    }
+    for node in graph_model.graph.node:
+        if node.op_type == "Add":
+            bias = next((i for i in node.input if i in arrays and _key(i)), None)
+            matrix = next((product_of[i] for i in node.input if product_of.get(i)), None)
+            if bias and matrix and bias.endswith(".bias"):
+                state[_key(bias).removesuffix("bias") + "weight"] = torch.from_numpy(np.array(arrays[matrix].T))
+        elif node.op_type == "Gemm" and len(node.input) == 3 and _key(node.input[2]):
+            turned = any(a.name == "transB" and a.i for a in node.attribute)
+            weight = arrays[node.input[1]]
+            state[_key(node.input[2]).removesuffix("bias") + "weight"] = torch.from_numpy(
+                np.array(weight if turned else weight.T)
+            )
+    return state
+
+
+def _key(name: str) -> str:
+    """The part of an initialiser's name from the model's root on; empty when it has none."""
+    places = [m.start() for root in ROOTS for m in re.finditer(rf"(?:^|\.){re.escape(root)}", name)]
+    if not places:
+        return ""
+    return name[min(places) :].lstrip(".")
+
+
+def _own_attention(graph_model: Any, state: dict[str, Tensor], name: str) -> tuple[list[Tensor], Tensor]:
+    import onnx
+    from onnx.reference import ReferenceEvaluator
+
+    probe = onnx.ModelProto()
+    probe.CopyFrom(graph_model)
+    softmax = [node.output[0] for node in probe.graph.node if node.op_type == "Softmax"]
+    if not softmax:
+        raise InvalidInput(f"{name} has no Softmax node: its attention is not softmax, or it has none")
+    for output in softmax:
+        probe.graph.output.append(onnx.helper.make_tensor_value_info(output, onnx.TensorProto.FLOAT, None))
+    table = next((t for k, t in state.items() if k.endswith("word_embeddings.weight")), None)
+    if table is None:
+        raise InvalidInput(f"{name} has no word embeddings: only text encoders are opened from ONNX")
+    generator = torch.Generator().manual_seed(7)
+    ids = torch.randint(5, table.shape[0], (1, PROBE_TOKENS), generator=generator)
+    offers = {"input_ids": ids, "attention_mask": torch.ones_like(ids), "token_type_ids": torch.zeros_like(ids)}
+    names = [i.name for i in probe.graph.input if i.name not in {t.name for t in probe.graph.initializer}]
+    unknown = [n for n in names if n not in offers]
+    if unknown:
+        raise InvalidInput(f"{name} asks for the input {unknown[0]!r}; known are {', '.join(offers)}")
+    try:
+        values = ReferenceEvaluator(probe).run(softmax, {n: offers[n].numpy() for n in names})
+    except Exception as error:
+        raise InvalidInput(f"{name} cannot be evaluated: {str(error).splitlines()[0]}") from error
+    maps = [torch.from_numpy(np.asarray(v)).double()[0] for v in values if np.ndim(v) == 4]
+    if not maps:
+        raise InvalidInput(f"{name} has Softmax nodes, but none over (batch, heads, tokens, tokens)")
+    return maps, ids
+
+
+def _configs(graph_model: Any, state: dict[str, Tensor], n_heads: int, name: str) -> list[dict[str, Any]]:
+    """Configs that fit the shapes: BERT and RoBERTa share their names, so both are tried."""
+    operations = {node.op_type for node in graph_model.graph.node}
+    activation = (
+        "gelu" if "Erf" in operations or "Gelu" in operations else "relu" if "Relu" in operations else "gelu_new"
+    )
+    eps = next(
+        (
+            a.f
+            for n in graph_model.graph.node
+            if n.op_type == "LayerNormalization"
+            for a in n.attribute
+            if a.name == "epsilon"
+        ),
+        1e-12,
+    )
+    words = next(t for k, t in state.items() if k.endswith("word_embeddings.weight"))
+    places = next((t for k, t in state.items() if k.endswith("position_embeddings.weight")), None)
+    kinds = next((t for k, t in state.items() if k.endswith("token_type_embeddings.weight")), None)
+    blocks = {int(m.group(1)) for k in state if (m := re.match(r"(?:encoder|transformer)\.layer\.(\d+)\.", k))}
+    if places is None or not blocks:
+        raise InvalidInput(f"{name} has no layers that an adapter knows; put its config.json beside it")
+    shared = {"vocab_size": words.shape[0], "max_position_embeddings": places.shape[0]}
+    if "transformer.layer.0.ffn.lin1.bias" in state:
+        sizes = {"dim": words.shape[1], "n_layers": len(blocks), "n_heads": n_heads, "activation": activation}
+        hidden = state["transformer.layer.0.ffn.lin1.bias"].shape[0]
+        return [{"model_type": "distilbert", **shared, **sizes, "hidden_dim": hidden}]
+    inner = state.get("encoder.layer.0.intermediate.dense.bias")
+    if inner is None:
+        raise InvalidInput(f"{name} has no layers that an adapter knows; put its config.json beside it")
+    settings = {
+        **shared,
+        "hidden_size": words.shape[1],
+        "num_hidden_layers": len(blocks),
+        "num_attention_heads": n_heads,
+        "intermediate_size": inner.shape[0],
+        "hidden_act": activation,
+        "layer_norm_eps": eps,
+        "type_vocab_size": 2 if kinds is None else kinds.shape[0],
+    }
+    return [{"model_type": kind, **settings} for kind in ("bert", "roberta")]

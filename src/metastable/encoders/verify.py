@@ -1,0 +1,90 @@
+"""The check behind every number: attention rebuilt from the folded weights against the model's own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from metastable.encoders.adapters import Site
+from metastable.encoders.capture import forward, recorded
+from metastable.errors import InvalidInput
+
+TOLERANCE = 1e-5
+"""Largest difference of an attention probability (and relative difference of the update) that is accepted."""
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Largest differences between what was rebuilt and what the model computed on `tokens` tokens of real input."""
+
+    attention_error: float
+    update_error: float
+    worst_layer: int
+    tokens: int
+    precision: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether both differences are within 1e-5."""
+        return self.attention_error <= TOLERANCE and self.update_error <= TOLERANCE
+
+
+def verify(
+    model: nn.Module, sites: Sequence[Site], inputs: Sequence[dict[str, Any] | Tensor], precision: str
+) -> Verification:
+    """Rebuild every layer's attention probabilities and update on `inputs` and measure the differences."""
+    worst = (0.0, 0.0, 0)
+    tokens = 0
+    for item in inputs:
+        modules = [m for s in sites for m in (s.norm, s.entry, s.emitter) if m is not None]
+        with recorded(modules) as heard:
+            output = forward(model, item, **_ask_for_attention(item))
+        for l, site in enumerate(sites):
+            layer = site.layer
+            seen = heard.input(site.entry, site.block_call)
+            points = layer.norm.points(seen if site.norm is None else heard.input(site.norm, site.norm_call))
+            own = _own_attention(site, output, seen, l)
+            if own.shape != (len(layer.heads), len(points), len(points)):
+                raise InvalidInput(
+                    f"layer {l} returned attention of shape {tuple(own.shape)} where "
+                    f"{(len(layer.heads), len(points), len(points))} was expected"
+                )
+            _refuse_causal(own, l)
+            error = float((layer.attention(points) - own).abs().max())
+            update = layer.d**0.5 * layer.update(points) + layer.offset
+            true = heard.output(site.emitter, site.block_call).double().cpu()
+            gap = float(torch.linalg.vector_norm(update - true) / torch.linalg.vector_norm(true).clamp_min(1e-300))
+            error = error if error == error else float("inf")
+            gap = gap if gap == gap else float("inf")
+            worst = (max(worst[0], error), max(worst[1], gap), l if (error, gap) > worst[:2] else worst[2])
+            tokens += len(points) if l == 0 else 0
+    return Verification(worst[0], worst[1], worst[2], tokens, precision)
+
+
+def _ask_for_attention(item: dict[str, Any] | Tensor) -> dict[str, Any]:
+    return {} if isinstance(item, Tensor) else {"output_attentions": True, "return_dict": True}
+
+
+def _own_attention(site: Site, output: Any, x: Tensor, l: int) -> Tensor:
+    if site.whole:
+        attention: Any = site.entry
+        batch = x[None] if attention.batch_first else x[:, None]
+        with torch.no_grad():
+            _, own = attention(batch, batch, batch, need_weights=True, average_attn_weights=False)
+        return own[0].double().cpu()
+    attentions = getattr(output, "attentions", None)
+    if not attentions or len(attentions) <= l or attentions[l] is None:
+        raise InvalidInput("the model does not return its attention probabilities, so nothing can be verified")
+    return attentions[l][0].double().cpu()
+
+
+def _refuse_causal(own: Tensor, l: int) -> None:
+    n = own.shape[-1]
+    if n > 2 and float(torch.triu(own, diagonal=1).abs().max()) == 0.0:
+        raise InvalidInput(
+            f"layer {l} attends only to the past: this is a causal decoder, and metastable audits encoders"
+        )

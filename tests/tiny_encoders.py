@@ -1,0 +1,54 @@
+"""Small random encoders of every family, saved as a user would have them on disk."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+transformers = pytest.importorskip("transformers", reason="the extra 'encoders' is not installed")
+
+SIZES = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 40}
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz", *(f"##{c}" for c in "aeiou")]
+
+
+def configs() -> dict:
+    T = transformers
+    text = {**SIZES, "vocab_size": 60, "max_position_embeddings": 64}
+    return {
+        "bert": T.BertConfig(**text),
+        "roberta": T.RobertaConfig(**text, pad_token_id=1, bos_token_id=0, eos_token_id=2),
+        "xlm-roberta": T.XLMRobertaConfig(**text, pad_token_id=1, bos_token_id=0, eos_token_id=2),
+        "distilbert": T.DistilBertConfig(
+            dim=24, n_layers=3, n_heads=3, hidden_dim=40, vocab_size=60, max_position_embeddings=64
+        ),
+        "electra": T.ElectraConfig(**text, embedding_size=16),
+        "electra-same-width": T.ElectraConfig(**text, embedding_size=24),
+        "albert": T.AlbertConfig(**text, embedding_size=16),
+        "albert-groups": T.AlbertConfig(**{**text, "num_hidden_layers": 4}, embedding_size=16, num_hidden_groups=2),
+        "mpnet": T.MPNetConfig(**text),
+        "modernbert": T.ModernBertConfig(
+            **text,
+            pad_token_id=0,
+            bos_token_id=2,
+            cls_token_id=2,
+            eos_token_id=3,
+            sep_token_id=3,
+            global_attn_every_n_layers=2,
+            local_attention=6,
+        ),
+        "vit": T.ViTConfig(**SIZES, image_size=16, patch_size=4),
+        "dinov2": T.Dinov2Config(
+            hidden_size=24, num_hidden_layers=3, num_attention_heads=3, mlp_ratio=2, image_size=16, patch_size=4
+        ),
+    }
+
+
+def random_model(config, seed: int = 0):
+    """A model with weights large enough that attention is far from uniform, and gains and shifts that matter."""
+    torch.manual_seed(seed)
+    model = transformers.AutoModel.from_config(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            scale = 0.6 if parameter.ndim > 1 else 0.2
+            parameter.add_(scale * torch.randn_like(parameter))
+    return model
