@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -63,6 +63,7 @@ class Step:
     interpolate: Callable[[Sequence[float]], list[Tensor]] = field(repr=False)
 
 
+@runtime_checkable
 class Stepper(Protocol):
     """One integration method of stated order."""
 

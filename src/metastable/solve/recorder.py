@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 import zarr
@@ -20,6 +20,7 @@ from metastable.solve.path import Path
 from metastable.solve.provenance import SCHEMA_VERSION
 
 
+@runtime_checkable
 class Recorder(Protocol):
     """Takes the frames of a run one by one and makes a `Path` of them."""
 
