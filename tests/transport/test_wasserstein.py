@@ -33,7 +33,7 @@ def test_distance_is_a_float_with_provenance() -> None:
     ("arguments", "sentence"),
     [
         ({"metric": "euclid"}, "metric must be one of chordal, geodesic"),
-        ({"method": "magic"}, "method must be one of auto, exact"),
+        ({"method": "magic"}, "method must be one of auto, atoms"),
         ({"p": 0.5}, "p must be a finite number >= 1"),
     ],
 )
