@@ -36,7 +36,9 @@ for d, nodes in ((2, ms.sphere.equispaced(9)), (3, ms.sphere.fibonacci(9)), (5, 
             path = ms.solve(flow, rho, 0.2, times=3, method=method, events=[ms.Event(lambda x, m: x[0, 0], 0.5)])
             assert path.points.shape == (3, 9, d)
     ms.solve(ms.EuclideanAttention(w, 1.0), 2 * nodes, 0.2)
-    for observed in (observe.order_parameter, observe.effective_rank, observe.cluster_count, observe.overlap_histogram):
+    for observed in (
+        observe.order_parameter, observe.effective_rank, observe.cluster_count, observe.overlap_histogram,
+    ):
         observed(path.end)
     observe.attention_entropy(rho, factored, 2.0)
     observe.interaction_energy(rho, w, 2.0)

@@ -3,7 +3,10 @@
 weights -> flow -> solve -> Path -> observe / transport -> theory -> verdict, report
 """
 
-from metastable import observe, sphere
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from metastable import observe, sphere, theory
 from metastable._version import __version__
 from metastable.attention import attend
 from metastable.flows import (
@@ -17,7 +20,12 @@ from metastable.flows import (
 )
 from metastable.measure import Measure
 from metastable.solve import Event, Path, load, solve
+from metastable.transport import wasserstein
 from metastable.weights import AttentionWeights, Schedule
+
+if TYPE_CHECKING:
+    from metastable import audit, encoders, meanfield
+    from metastable.papers import verify
 
 __all__ = [
     "AttentionWeights",
@@ -34,8 +42,33 @@ __all__ = [
     "ZeroTemperature",
     "__version__",
     "attend",
+    "audit",
+    "encoders",
     "load",
+    "meanfield",
     "observe",
     "solve",
     "sphere",
+    "theory",
+    "verify",
+    "wasserstein",
 ]
+
+_LAZY = {
+    "audit": "metastable.audit",
+    "encoders": "metastable.encoders",
+    "meanfield": "metastable.meanfield",
+    "verify": "metastable.papers",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Rooms that a simulation does not need are imported when they are first asked for."""
+    if name not in _LAZY:
+        raise AttributeError(f"module 'metastable' has no attribute {name!r}")
+    module = import_module(_LAZY[name])
+    return module if module.__name__ == f"metastable.{name}" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY})
