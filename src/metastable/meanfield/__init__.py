@@ -1,0 +1,42 @@
+"""The mean-field limit n = infinity: the continuity equation on the sphere, solved with a known error."""
+
+from metastable.meanfield.density import DensityPath, evolve_density
+from metastable.meanfield.laws import (
+    Density,
+    Empirical,
+    Harmonics,
+    Law,
+    Mixture,
+    Skewed,
+    Symmetrized,
+    Uniform,
+    VonMisesFisher,
+    reference_skew,
+)
+from metastable.meanfield.limit import LimitCurve, distance_to_limit, limit_mass, two_atom_distance
+from metastable.meanfield.nodes import nodes
+from metastable.meanfield.path import MeanFieldPath
+from metastable.meanfield.solve import solve, solve_flow
+
+__all__ = [
+    "Density",
+    "DensityPath",
+    "Empirical",
+    "Harmonics",
+    "Law",
+    "LimitCurve",
+    "MeanFieldPath",
+    "Mixture",
+    "Skewed",
+    "Symmetrized",
+    "Uniform",
+    "VonMisesFisher",
+    "distance_to_limit",
+    "evolve_density",
+    "limit_mass",
+    "nodes",
+    "reference_skew",
+    "solve",
+    "solve_flow",
+    "two_atom_distance",
+]

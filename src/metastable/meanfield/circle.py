@@ -1,0 +1,110 @@
+"""What both circle solvers share: the field in angles, the cumulative distribution of rho_0, distances to two atoms."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.optimize import brentq
+
+from metastable import sphere
+from metastable.errors import InvalidInput
+from metastable.flows.flow import Flow
+from metastable.meanfield.laws import Law, checked_density
+from metastable.meanfield.piecewise import GAUSS, GAUSS_WEIGHTS, TWO_PI, Array, Piecewise, adapt
+
+
+def angular_velocity(flow: Flow, t: float, theta: Array, mass: Array, at: Array | None = None) -> Array:
+    """theta' = <x^perp, v[rho](x)> for rho = sum_j mass_j delta at the angles theta, at those angles or at others.
+
+    Other angles join the tokens with mass zero, so that every flow of the package can be asked.
+    """
+    angles = theta if at is None else np.concatenate([at, theta])
+    weight = mass if at is None else np.concatenate([np.zeros(len(at)), mass])
+    points = sphere.from_angles(angles)
+    velocity = flow.velocity(t, points, torch.from_numpy(weight))
+    turn = (points[:, 0] * velocity[:, 1] - points[:, 1] * velocity[:, 0]).numpy()
+    return turn if at is None else turn[: len(at)]
+
+
+@dataclass(frozen=True)
+class CircleLaw:
+    """rho_0 on the circle: f relative to the uniform law, its cumulative distribution F_0, the total it was given."""
+
+    density: Piecewise
+    cumulative: Piecewise
+    total: float
+    resolved: bool
+
+    def mass(self, left: float, right: float) -> float:
+        """rho_0 of the arc from `left` to `right` (counter-clockwise, at most one turn)."""
+        ends = self.cumulative(np.array([left, right]))
+        return float(ends[1] - ends[0])
+
+
+def circle_law(law: Law, tol: float = 1e-14) -> CircleLaw:
+    """Resolve a density to `tol` in mass with piecewise Chebyshev polynomials and normalise it."""
+
+    def function(theta: Array) -> Array:
+        return checked_density(law, sphere.from_angles(theta)).numpy()
+
+    def resolved(trial: Piecewise) -> np.ndarray:
+        scale = np.abs(trial.values).max(axis=1)
+        return (trial.tail * trial.width <= tol * TWO_PI) | (trial.tail <= 1e-13 * scale)
+
+    # 13 cells, so that no edge pattern is aligned with the symmetry of the law.
+    density, reached = adapt(function, np.linspace(0, TWO_PI, 14), resolved, levels=36)
+    cumulative = density.antiderivative()
+    total = cumulative.winding / TWO_PI
+    if not total > 0:
+        raise InvalidInput(f"density must have a positive integral, got {total}")
+    values = cumulative.values / cumulative.winding
+    return CircleLaw(
+        Piecewise(density.edges, density.values / total),
+        Piecewise(density.edges, values, 1.0),
+        total,
+        reached,
+    )
+
+
+def two_atoms_from_cumulative(cumulative: Piecewise, axis: float, p: float) -> float:
+    """W2(rho, p delta_{+e} + (1-p) delta_{-e}), e at the angle `axis`, for a law given by its cumulative distribution.
+
+    The optimal plan sends the arc of mass p around e to +e and the rest to -e (chordal cost 2 -+ 2 cos).
+    """
+
+    def excess(half: float) -> float:
+        ends = cumulative(np.array([axis - half, axis + half]))
+        return float(ends[1] - ends[0]) - p
+
+    half = math.pi / 2
+    if 0 < p < 1:
+        half = brentq(excess, 0.0, math.pi, xtol=1e-15, rtol=1e-15)
+    elif p >= 1:
+        half = math.pi
+    else:
+        half = 0.0
+    inside = _arc_integral(cumulative, axis - half, axis + half, axis, 1.0)
+    outside = _arc_integral(cumulative, axis + half, axis - half + TWO_PI, axis, -1.0)
+    return math.sqrt(max(inside + outside, 0.0))
+
+
+def _arc_integral(cumulative: Piecewise, left: float, right: float, axis: float, sign: float) -> float:
+    """int (2 - 2 sign cos(theta - axis)) dF over [left, right]: cells are cut at the ends of the arc."""
+    if right <= left:
+        return 0.0
+    turns = np.arange(
+        math.floor((left - cumulative.edges[0]) / TWO_PI), 2 + math.floor((right - left) / TWO_PI) + 1
+    )
+    edges = (cumulative.edges[:-1] + TWO_PI * turns[:, None]).ravel()
+    cuts = np.unique(np.concatenate([[left], edges[(edges > left) & (edges < right)], [right]]))
+    # Integration by parts: int c dF = [c F] - int F c' needs no derivative of F and is exact on every cell.
+    nodes = cuts[:-1, None] + np.diff(cuts)[:, None] * (GAUSS + 1) / 2
+    inner = cumulative(nodes.ravel()).reshape(nodes.shape)
+    start = cumulative(cuts[:1])[0]
+    slope = 2 * sign * np.sin(nodes - axis)
+    rest = float(((inner - start) * slope * GAUSS_WEIGHTS * np.diff(cuts)[:, None] / 2).sum())
+    end = float(cumulative(cuts[-1:])[0] - start)
+    return (2 - 2 * sign * math.cos(right - axis)) * end - rest

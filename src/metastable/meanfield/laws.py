@@ -1,0 +1,338 @@
+"""Initial laws rho_0 of the mean field: densities relative to the uniform probability measure sigma on S^{d-1}.
+
+A law is callable, `law(points) -> (n,)`, so it goes wherever a density is asked for; it knows its dimension, and it
+can be sampled, so that iid tokens and the mean field start from one and the same object.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy import special
+from torch import Tensor
+
+from metastable import sphere
+from metastable.errors import InvalidInput, NotDefined
+from metastable.measure import Measure, as_measure, as_tensor
+
+
+class Law(ABC):
+    """A probability law on S^{d-1} with a density f = d rho_0 / d sigma (sigma uniform, of total mass one)."""
+
+    d: int
+
+    @abstractmethod
+    def __call__(self, points: Float[Tensor, "n d"]) -> Float[Tensor, "n"]:
+        """The density relative to the uniform probability measure."""
+
+    def sample(self, n: int, seed: int = 0) -> Float[Tensor, "n d"]:
+        """n iid tokens from the law, by rejection from the uniform law unless the law knows better."""
+        generator = torch.Generator().manual_seed(seed)
+        bound = self._bound()
+        kept: list[Tensor] = []
+        missing = n
+        while missing > 0:
+            proposal = sphere.uniform(max(64, int(1.2 * bound * missing)), self.d, generator)
+            height = bound * torch.rand(len(proposal), dtype=torch.float64, generator=generator)
+            density = self(proposal)
+            if bool((density > bound).any()):
+                raise InvalidInput(
+                    f"the density exceeds its bound {bound:g}; give Density(..., bound=) a larger one"
+                )
+            kept.append(proposal[height < density][:missing])
+            missing -= len(kept[-1])
+        return torch.cat(kept)
+
+    def _bound(self) -> float:
+        raise NotDefined(f"{type(self).__name__} has no known upper bound of its density; give bound=")
+
+
+@dataclass(frozen=True)
+class Uniform(Law):
+    """The uniform law, f = 1.
+
+    >>> Uniform(3)(sphere.fibonacci(2)).tolist()
+    [1.0, 1.0]
+    """
+
+    d: int
+
+    def __post_init__(self) -> None:
+        if self.d < 2:
+            raise InvalidInput(f"the sphere S^(d-1) needs d >= 2, got d = {self.d}")
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """f = 1."""
+        return torch.ones(len(points), dtype=points.dtype)
+
+    def _bound(self) -> float:
+        return 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class VonMisesFisher(Law):
+    """f(x) = c e^{kappa <mean, x>}, 1/c = Gamma(d/2) (2/kappa)^{d/2-1} I_{d/2-1}(kappa).
+
+    >>> round(float(VonMisesFisher([0.0, 0.0, 1.0], 2.0)(torch.tensor([[0.0, 0.0, 1.0]]))), 6)  # 2 e^2/sinh(2)
+    4.074629
+    """
+
+    mean: Any
+    kappa: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mean", _direction(self.mean, "mean"))
+        if not (math.isfinite(self.kappa) and self.kappa >= 0):
+            raise InvalidInput(f"kappa must be finite and >= 0, got {self.kappa}")
+
+    @property
+    def d(self) -> int:  # type: ignore[override]
+        """Dimension of the ambient space."""
+        return int(self.mean.shape[0])
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """c e^{kappa <mean, x>}, evaluated without overflow."""
+        return torch.exp(self.kappa * (points.to(torch.float64) @ self.mean - 1) - self._log_mean_exponential())
+
+    def _log_mean_exponential(self) -> float:
+        """log E_sigma e^{kappa (<mean, x> - 1)}."""
+        order = self.d / 2 - 1
+        if self.kappa == 0:
+            return 0.0
+        return float(
+            special.gammaln(self.d / 2)
+            + order * math.log(2 / self.kappa)
+            + math.log(special.ive(order, self.kappa))
+        )
+
+    def sample(self, n: int, seed: int = 0) -> Tensor:
+        """n iid tokens by Wood's sampler."""
+        return sphere.von_mises_fisher(n, self.mean, self.kappa, seed)
+
+
+@dataclass(frozen=True, eq=False)
+class Skewed(Law):
+    """f(x) = 1 + strength <direction, x>, |strength| <= 1: the simplest law that is not antipodally symmetric.
+
+    On the circle with `direction` on E this is the law of the floor formula E2.
+    """
+
+    direction: Any
+    strength: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "direction", _direction(self.direction, "direction"))
+        if not abs(self.strength) <= 1:
+            raise InvalidInput(f"strength must lie in [-1, 1] for a non-negative density, got {self.strength}")
+
+    @property
+    def d(self) -> int:  # type: ignore[override]
+        """Dimension of the ambient space."""
+        return int(self.direction.shape[0])
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """1 + strength <direction, x>."""
+        return 1 + self.strength * (points.to(torch.float64) @ self.direction)
+
+    def _bound(self) -> float:
+        return 1 + abs(self.strength)
+
+
+@dataclass(frozen=True, eq=False)
+class Harmonics(Law):
+    """On the circle: f(theta) = 1 + sum_k cosine[k-1] cos(k theta) + sine[k-1] sin(k theta).
+
+    >>> Harmonics(cosine=[0.5])(torch.tensor([[1.0, 0.0], [-1.0, 0.0]])).tolist()
+    [1.5, 0.5]
+    """
+
+    cosine: Sequence[float] = ()
+    sine: Sequence[float] = ()
+    d: int = 2
+
+    def __post_init__(self) -> None:
+        theta = torch.linspace(0, 2 * math.pi, 64 * (len(self.cosine) + len(self.sine) + 1), dtype=torch.float64)
+        if float(self._values(theta).min()) < 0:
+            raise InvalidInput(
+                f"the harmonics must give a density >= 0, got {float(self._values(theta).min()):.6g}"
+            )
+
+    def _values(self, theta: Tensor) -> Tensor:
+        total = torch.ones_like(theta)
+        for k, (a, b) in enumerate(_padded(self.cosine, self.sine), start=1):
+            total = total + a * torch.cos(k * theta) + b * torch.sin(k * theta)
+        return total
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """The trigonometric polynomial at the angles of the points."""
+        return self._values(sphere.angles(points.to(torch.float64)))
+
+    def _bound(self) -> float:
+        return 1 + sum(math.hypot(a, b) for a, b in _padded(self.cosine, self.sine))
+
+
+def reference_skew() -> Harmonics:
+    """The skewed law of the reference cases, f = 1 + .5 cos(theta - 1) + .3 sin 2 theta."""
+    return Harmonics(cosine=(0.5 * math.cos(1.0), 0.0), sine=(0.5 * math.sin(1.0), 0.3))
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture(Law):
+    """f = sum_i weights[i] f_i of laws of one dimension; weights are scaled to sum to one."""
+
+    laws: Sequence[Law]
+    weights: Any = None
+
+    def __post_init__(self) -> None:
+        laws = tuple(self.laws)
+        if not laws or len({law.d for law in laws}) > 1:
+            raise InvalidInput(f"a mixture needs laws of one dimension, got d = {[law.d for law in laws]}")
+        given = [1.0] * len(laws) if self.weights is None else self.weights
+        weights = as_tensor(given, "weights")
+        if (
+            weights.shape != (len(laws),)
+            or not bool((weights >= 0).all())
+            or not 0 < float(weights.sum()) < math.inf
+        ):
+            raise InvalidInput(f"weights must be {len(laws)} numbers >= 0 with a positive sum, got {given}")
+        object.__setattr__(self, "laws", laws)
+        object.__setattr__(self, "weights", weights / weights.sum())
+
+    @property
+    def d(self) -> int:  # type: ignore[override]
+        """Dimension of the ambient space."""
+        return self.laws[0].d
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """The weighted sum of the densities."""
+        parts = [weight * law(points) for weight, law in zip(self.weights, self.laws, strict=True)]
+        return torch.stack(parts).sum(0)
+
+    def sample(self, n: int, seed: int = 0) -> Tensor:
+        """n iid tokens: a component for every token, then a token of that component."""
+        generator = torch.Generator().manual_seed(seed)
+        which = torch.multinomial(self.weights, n, replacement=True, generator=generator)
+        points = torch.empty(n, self.d, dtype=torch.float64)
+        for i, law in enumerate(self.laws):
+            chosen = which == i
+            if bool(chosen.any()):
+                points[chosen] = law.sample(int(chosen.sum()), seed=seed + 7919 * (i + 1))
+        return points
+
+
+@dataclass(frozen=True, eq=False)
+class Symmetrized(Law):
+    """f(x) = (g(x) + g(-x))/2: the antipodally symmetric part of a law, for which the floor E2 vanishes."""
+
+    law: Law
+
+    @property
+    def d(self) -> int:  # type: ignore[override]
+        """Dimension of the ambient space."""
+        return self.law.d
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """(g(x) + g(-x))/2."""
+        return (self.law(points) + self.law(-points)) / 2
+
+    def sample(self, n: int, seed: int = 0) -> Tensor:
+        """n iid tokens of the law with random signs."""
+        sign = torch.randint(0, 2, (n, 1), generator=torch.Generator().manual_seed(seed + 104729)) * 2 - 1
+        return self.law.sample(n, seed) * sign
+
+
+@dataclass(frozen=True, eq=False)
+class Density(Law):
+    """A density given as a function of the points (n, d); it need not be normalised, `bound` serves sampling."""
+
+    function: Callable[[Tensor], Any]
+    d: int
+    bound: float | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InvalidInput(
+                f"density must be a law, a measure or a function of points (n, d), got {type(self.function).__name__}"
+            )
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """The function's values, checked: shape (n,), finite, >= 0."""
+        return checked_density(self.function, points)
+
+    def _bound(self) -> float:
+        return super()._bound() if self.bound is None else self.bound
+
+
+@dataclass(frozen=True, eq=False)
+class Empirical(Law):
+    """The empirical law of given tokens (those of a trained model, say): it has masses, not a density."""
+
+    measure: Measure
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "measure", as_measure(self.measure))
+
+    @property
+    def d(self) -> int:  # type: ignore[override]
+        """Dimension of the ambient space."""
+        return self.measure.d
+
+    def __call__(self, points: Tensor) -> Tensor:
+        """Refused: atoms have no density."""
+        raise NotDefined(
+            "an empirical law has no density relative to the uniform measure; its nodes are its tokens"
+        )
+
+    def sample(self, n: int, seed: int = 0) -> Tensor:
+        """n tokens drawn with replacement."""
+        generator = torch.Generator().manual_seed(seed)
+        return self.measure.points[torch.multinomial(self.measure.mass, n, replacement=True, generator=generator)]
+
+
+def as_law(density: Any, d: int) -> Law:
+    """A law as it is, a `Measure` as an empirical law, a function as a density; of dimension d or refused."""
+    if isinstance(density, Measure):
+        density = Empirical(density)
+    law = density if isinstance(density, Law) else Density(density, d)
+    if law.d != d:
+        raise InvalidInput(f"the initial law lives in d = {law.d} but the weights in d = {d}")
+    return law
+
+
+def checked_density(function: Callable[[Tensor], Any], points: Tensor) -> Tensor:
+    """Values (n,) of a density at points (n, d), refused when of the wrong shape, not finite or negative."""
+    values = as_tensor(function(points), "density(points)")
+    if values.shape != (len(points),):
+        raise InvalidInput(
+            f"density must return shape ({len(points)},) for points of shape {tuple(points.shape)}, "
+            f"got shape {tuple(values.shape)}"
+        )
+    if not bool(torch.isfinite(values).all()):
+        index = int((~torch.isfinite(values)).nonzero()[0])
+        raise InvalidInput(f"density must be finite, got {float(values[index])} at {points[index].tolist()}")
+    if bool((values < 0).any()):
+        index = int(values.argmin())
+        raise InvalidInput(f"density must be >= 0, got {float(values[index])} at {points[index].tolist()}")
+    return values
+
+
+def _direction(values: Any, name: str) -> Tensor:
+    vector = as_tensor(values, name)
+    length = float(torch.linalg.vector_norm(vector)) if vector.ndim == 1 and len(vector) >= 2 else math.nan
+    if not (math.isfinite(length) and length > 0):
+        raise InvalidInput(
+            f"{name} must be a finite non-zero vector of shape (d,), got {np.asarray(vector).tolist()}"
+        )
+    return vector / length
+
+
+def _padded(a: Sequence[float], b: Sequence[float]) -> list[tuple[float, float]]:
+    length = max(len(a), len(b))
+    return list(zip(list(a) + [0.0] * (length - len(a)), list(b) + [0.0] * (length - len(b)), strict=True))

@@ -1,0 +1,187 @@
+"""The curve W2(rho_t, Pi#rho_0) of the mean field, with a known error.
+
+Pi(x) = Qx/|Qx| with the spectral projector Q of M = V B^T onto its dominant eigenspace E. When dim E = 1 the limit
+Pi#rho_0 is two atoms, p at +e and 1-p at -e, p = rho_0{<l, x> > 0} with l the left eigenvector, and W2 is exact.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable.errors import InvalidInput, NotDefined
+from metastable.meanfield.circle import circle_law
+from metastable.meanfield.laws import Empirical, Law, checked_density
+from metastable.meanfield.nodes import sobol
+from metastable.meanfield.product_rule import ProductRule
+from metastable.meanfield.path import MeanFieldPath
+from metastable.measure import Measure
+from metastable.weights import AttentionWeights
+
+
+@dataclass(frozen=True)
+class Dominant:
+    """Dominant eigenspace of M: orthonormal basis of E (d, k), the projector Q (d, d), the gap in real part."""
+
+    basis: np.ndarray
+    projector: np.ndarray
+    gap: float
+
+    @property
+    def k(self) -> int:
+        """dim E."""
+        return int(self.basis.shape[1])
+
+    @property
+    def left(self) -> np.ndarray:
+        """For k = 1: the unit left eigenvector l with <l, e> > 0, normal of the separatrix."""
+        row = self.basis[:, 0] @ self.projector
+        return row / np.linalg.norm(row)
+
+
+def dominant(weights: AttentionWeights, tol: float = 1e-9) -> Dominant:
+    """The eigenspace of M = V B^T of largest real part, refused when it is not real and semisimple."""
+    matrix = weights.M.numpy()
+    values, right = np.linalg.eig(matrix)
+    scale = max(1.0, float(np.abs(values).max()))
+    top = values.real >= values.real.max() - tol * scale
+    if np.abs(values[top].imag).max() > tol * scale:
+        raise NotDefined(
+            f"M = V B^T has a complex dominant pair {complex(values[top][0]):.6g}, so there is no limit map"
+        )
+    basis = np.linalg.qr(right[:, top].real)[0]
+    left = np.linalg.eig(matrix.T)
+    chosen = left[1][:, left[0].real >= values.real.max() - tol * scale].real
+    if chosen.shape[1] != basis.shape[1] or np.linalg.matrix_rank(chosen.T @ basis, tol=1e-8) < basis.shape[1]:
+        raise NotDefined("M = V B^T has a Jordan block at its dominant eigenvalue, so there is no projector")
+    projector = basis @ np.linalg.solve(chosen.T @ basis, chosen.T)
+    rest = values.real[~top]
+    gap = float(values.real.max() - rest.max()) if len(rest) else math.inf
+    # A sign that everybody understands: the largest component of e is positive.
+    if basis.shape[1] == 1:
+        basis = basis * np.sign(basis[np.argmax(np.abs(basis[:, 0])), 0])
+    return Dominant(basis, projector, gap)
+
+
+def limit_mass(law: Law, normal: np.ndarray) -> float:
+    """p = rho_0{<normal, x> > 0}: the mass that Pi sends to +e; by quadrature that is cut at the separatrix."""
+    if isinstance(law, Empirical):
+        side = law.measure.points.numpy() @ normal
+        return float(law.measure.mass.numpy()[side > 0].sum())
+    if law.d == 2:
+        angle = math.atan2(normal[1], normal[0])
+        return circle_law(law).mass(angle - math.pi / 2, angle + math.pi / 2)
+    if law.d == 3:
+        return _hemisphere_mass(law, normal)
+    points = sobol(2**17, law.d)
+    values = checked_density(law, points)
+    return float(values[points @ torch.from_numpy(normal) > 0].sum() / values.sum())
+
+
+def _hemisphere_mass(law: Law, normal: np.ndarray, order: int = 96) -> float:
+    """Both halves by Gauss in the height, trapezoidal in the longitude."""
+
+    xi, weight = np.polynomial.legendre.leggauss(order)
+    phi = 2 * np.pi * np.arange(2 * order) / (2 * order)
+    frame = ProductRule(normal).frame
+    totals = []
+    for sign in (1.0, -1.0):
+        z = sign * (xi + 1) / 2
+        side = np.sqrt(1 - z * z)
+        local = np.stack(
+            [
+                side[:, None] * np.cos(phi),
+                side[:, None] * np.sin(phi),
+                np.broadcast_to(z[:, None], (order, len(phi))),
+            ],
+            -1,
+        ).reshape(-1, 3)
+        values = checked_density(law, torch.from_numpy(local @ frame)).numpy().reshape(order, -1)
+        totals.append(float(weight @ values.mean(axis=1)))
+    return totals[0] / sum(totals)
+
+
+def two_atom_distance(measure: Measure, axis: np.ndarray, p: float) -> float:
+    """W2(rho, p delta_{+e} + (1-p) delta_{-e}), chordal: the top mass p in <x, e> goes to +e, the node on the
+    boundary is split. W2^2 = sum_+ m (2 - 2u) + sum_- m (2 + 2u)."""
+    u = measure.points.numpy() @ axis
+    order = np.argsort(-u, kind="stable")
+    u, mass = np.clip(u[order], -1, 1), measure.mass.numpy()[order]
+    before = np.concatenate([[0.0], np.cumsum(mass)[:-1]])
+    plus = np.clip(p - before, 0.0, mass)
+    # 2 - 2|u| from the chord itself, since 1 - u cancels in a cluster.
+    near = measure.points.numpy()[order]
+    to_plus, to_minus = (((near - s * axis) ** 2).sum(1) for s in (1, -1))
+    return math.sqrt(float(plus @ to_plus + (mass - plus) @ to_minus))
+
+
+@dataclass(frozen=True, eq=False)
+class LimitCurve:
+    """W2(rho_t, Pi#rho_0) at the path's times: lower <= W2 <= upper, and `error` of either at each time.
+
+    dim E = 1: lower = upper = `distance`, exact up to `error`. dim E > 1: lower = sqrt E 2(1 - |P_E x|), the
+    distance to E itself; upper = the cost of the coupling x_t <-> Pi(x_0); `distance` is the lower one.
+    """
+
+    times: Float[Tensor, "m"]
+    lower: Float[Tensor, "m"]
+    upper: Float[Tensor, "m"]
+    error: Float[Tensor, "m"]
+    k: int
+    p: float | None
+
+    @property
+    def distance(self) -> Float[Tensor, "m"]:
+        """The exact W2 when dim E = 1, else its lower bound."""
+        return self.lower
+
+
+def distance_to_limit(path: MeanFieldPath) -> LimitCurve:
+    """The curve of W2(rho_t, Pi#rho_0) (chordal) along a mean-field path; see `LimitCurve`.
+
+    error = W2 error of the path + quadrature error at the kink of the two-atom cost, measured by leaving out every
+    other node (circle) or bounded by the mass and the spacing there (S^2 and beyond).
+    """
+    if not isinstance(path, MeanFieldPath) or path.law is None or path.start is None or path.errors is None:
+        raise InvalidInput(f"distance_to_limit needs the path of meanfield.solve, got {type(path).__name__}")
+    if not isinstance(path.weights, AttentionWeights):
+        raise InvalidInput("distance_to_limit needs constant weights, got a schedule")
+    top = dominant(path.weights)
+    frames = [path.measure(i) for i in range(len(path))]
+    if top.k > 1:
+        projector = torch.from_numpy(top.basis @ top.basis.T)
+        image = path.start.points @ torch.from_numpy(top.projector).T
+        target = image / torch.linalg.vector_norm(image, dim=1, keepdim=True)
+        inside = [torch.linalg.vector_norm(f.points @ projector, dim=1) for f in frames]
+        lower = [math.sqrt(max(float(f.mass @ (2 - 2 * z)), 0.0)) for f, z in zip(frames, inside, strict=True)]
+        upper = [math.sqrt(float(f.mass @ (f.points - target).square().sum(1))) for f in frames]
+        return LimitCurve(path.times, _tensor(lower), _tensor(upper), path.errors, top.k, None)
+    e, p = top.basis[:, 0], limit_mass(path.law, top.left)
+    exact = _tensor([two_atom_distance(f, e, p) for f in frames])
+    kink = _tensor([_kink_error(f, e, p, path.law) for f in frames])
+    return LimitCurve(path.times, exact, exact, path.errors + kink, 1, p)
+
+
+def _kink_error(measure: Measure, e: np.ndarray, p: float, law: Law) -> float:
+    """Error of W2 because the boundary between the two atoms falls between nodes."""
+    if isinstance(law, Empirical):
+        return 0.0
+    full = two_atom_distance(measure, e, p)
+    if measure.d == 2 and measure.n % 2 == 0:
+        half = Measure(measure.points[::2], measure.mass[::2])
+        return abs(two_atom_distance(half, e, p) - full)
+    u, mass = measure.points.numpy() @ e, measure.mass.numpy()
+    order = np.argsort(-u)
+    boundary = u[order][min(int(np.searchsorted(np.cumsum(mass[order]), p)), len(u) - 1)]
+    spacing = 4 / math.sqrt(measure.n)
+    near = float(mass[np.abs(u - boundary) < spacing].sum())
+    return near * spacing**2 / max(full, spacing)
+
+
+def _tensor(values: list[float]) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)

@@ -1,0 +1,140 @@
+"""Deterministic nodes with masses for an initial law: sum_j m_j g(x_j) = E_{rho_0}[g(x)] far better than iid tokens."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from scipy import special, stats
+
+from metastable import sphere
+from metastable.errors import InvalidInput
+from metastable.meanfield.circle import circle_law
+from metastable.meanfield.laws import Empirical, as_law, checked_density
+from metastable.meanfield.piecewise import TWO_PI
+from metastable.meanfield.product_rule import ProductRule
+from metastable.measure import Measure, as_tensor
+
+KINDS = {2: ("equispaced", "quantile", "graded"), 3: ("gauss", "graded", "fibonacci", "sobol")}
+"""Kinds of nodes by dimension; d > 3 has "sobol"."""
+
+
+def nodes(
+    density: Any,
+    d: int,
+    n: int,
+    *,
+    kind: str = "auto",
+    axis: Any = None,
+    depth: float = 4.0,
+    generator: Any = None,
+    pull: float = 0.0,
+) -> Measure:
+    """Nodes x_j with masses m_j = f(x_j) w_j for the law with density f relative to the uniform measure.
+
+    kind, d = 2: "equispaced" (spectrally accurate for smooth f), "quantile" (equal masses), "graded" (log-tan grid:
+         dense at the two points perpendicular to `axis`, down to distance e^{-depth});
+         d = 3: "gauss" (product Gauss; exact for polynomials of degree ~ sqrt(2n)), "graded" (dense at the great
+         circle perpendicular to `axis`), "fibonacci", "sobol"; d > 3: "sobol" (scrambled with a fixed seed).
+    generator, pull: with a matrix M and a time s, the nodes of "gauss" are pulled back by e^{-sM}, so that the flow
+         of e^{tM} spreads them best at t = s; the Jacobian goes into the masses.
+    n is met exactly on the circle, by fibonacci and by sobol; a product rule takes the nearest size it has.
+
+    >>> rho = nodes(lambda x: 1 + x[:, 0], 2, 64)
+    >>> round(float(rho.mass @ rho.points[:, 0]), 12)
+    0.5
+    """
+    if d < 2:
+        raise InvalidInput(f"the sphere S^(d-1) needs d >= 2, got d = {d}")
+    if n < 1:
+        raise InvalidInput(f"the number of nodes must be >= 1, got {n}")
+    law = as_law(density, d)
+    if isinstance(law, Empirical):
+        return law.measure
+    known = KINDS.get(d, ("sobol",))
+    kind = known[0] if kind == "auto" else kind
+    if kind not in known:
+        raise InvalidInput(f"unknown nodes {kind!r} for d = {d}; choose from auto, {', '.join(known)}")
+    if kind == "graded" and axis is None:
+        raise InvalidInput("graded nodes need axis=, the direction on which the flow concentrates")
+    direction = None if axis is None else _unit(axis, d)
+    if kind == "quantile":
+        return Measure(sphere.from_angles(_quantiles(law, n)))
+    points, weight = _rule(kind, d, n, direction, depth, generator, pull)
+    values = checked_density(law, points)
+    if not float(values @ weight) > 0:
+        raise InvalidInput(f"density must be positive somewhere, got only zeros at {len(points)} nodes")
+    return Measure(points, values * weight)
+
+
+def _rule(
+    kind: str, d: int, n: int, axis: np.ndarray | None, depth: float, generator: Any, pull: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Points and masses for the uniform law."""
+    equal = torch.full((n,), 1.0 / n, dtype=torch.float64)
+    if kind == "equispaced":
+        return sphere.equispaced(n), equal
+    if kind == "fibonacci":
+        return sphere.fibonacci(n), equal
+    if kind == "sobol":
+        return sobol(n, d), equal
+    if d == 2:
+        assert axis is not None
+        return _log_tan(n, axis, depth)
+    if kind == "graded":
+        rule = ProductRule(axis, eps=math.exp(-depth))
+        heights = max(2, round(math.sqrt(n * (1 + depth / 2) / 2)))
+    else:
+        matrix = None if generator is None else as_tensor(generator, "generator").numpy()
+        rule = ProductRule(np.array([0.0, 0.0, 1.0]) if axis is None else axis, generator=matrix, pull=pull)
+        heights = max(2, round(math.sqrt(n / 2)))
+    points, mass = rule.nodes(heights, max(3, round(n / heights)))
+    return torch.from_numpy(points), torch.from_numpy(mass)
+
+
+def _log_tan(n: int, axis: np.ndarray, depth: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Angles with cos(theta - axis) = tanh-like grading: theta' = sqrt(cos^2 + eps^2) up to scale, periodic in s.
+
+    d theta/ds = c sqrt(cos^2(theta) + eps^2) is the log-tan grid at distances above eps from the equator and uniform
+    below; its solution is the Jacobi amplitude, so masses and spacing are analytic in the label.
+    """
+    eps = math.exp(-depth)
+    # int dtheta / sqrt(cos^2 + eps^2) = F(theta | m) / sqrt(1 + eps^2), m = 1/(1 + eps^2).
+    m1 = eps**2 / (1 + eps**2)
+    quarter = float(special.ellipkm1(m1))
+    s = (np.arange(n) + 0.5) / n * 4 * quarter
+    turns = np.floor((s + quarter) / (2 * quarter))
+    _, _, _, amplitude = special.ellipj(s - 2 * quarter * turns, 1 - m1)
+    theta = amplitude + np.pi * turns
+    slope = np.sqrt(np.cos(theta) ** 2 + eps**2)
+    start = math.atan2(axis[1], axis[0])
+    mass = slope / slope.sum()
+    return sphere.from_angles(theta + start), torch.from_numpy(mass)
+
+
+def _quantiles(law: Any, n: int) -> np.ndarray:
+    """Angles at the levels (j + 1/2)/n of the cumulative distribution, by bisection."""
+    cumulative = circle_law(law).cumulative
+    level = (np.arange(n) + 0.5) / n
+    low, high = np.zeros(n), np.full(n, TWO_PI)
+    for _ in range(60):
+        middle = (low + high) / 2
+        below = cumulative(middle) < level
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return (low + high) / 2
+
+
+def sobol(n: int, d: int) -> torch.Tensor:
+    """n low-discrepancy points on S^{d-1}: a scrambled Sobol sequence (fixed seed) through the normal quantile."""
+    cube = stats.qmc.Sobol(d, scramble=True, seed=20240817).random_base2(math.ceil(math.log2(max(n, 2))))[:n]
+    return sphere.normalize(torch.from_numpy(special.ndtri(np.clip(cube, 1e-15, 1 - 1e-15))))
+
+
+def _unit(values: Any, d: int) -> np.ndarray:
+    vector = as_tensor(values, "axis").numpy()
+    length = float(np.linalg.norm(vector))
+    if vector.shape != (d,) or not (math.isfinite(length) and length > 0):
+        raise InvalidInput(f"axis must be a non-zero vector of shape ({d},), got {vector.tolist()}")
+    return vector / length

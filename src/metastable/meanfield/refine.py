@@ -1,0 +1,214 @@
+"""Refinement: solve on more and more nodes until the flow map at common starting points stands still.
+
+The flow maps Phi, Phi' of two resolutions push one and the same rho_0 forward, so
+    W2(Phi#rho_0, Phi'#rho_0)^2 <= E_{rho_0} |Phi(x) - Phi'(x)|^2,
+and the right-hand side is what is measured: at the nodes that both have (circle), or at tokens without mass that
+are carried along (S^2 and beyond).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metastable import sphere
+from metastable.errors import NotDefined
+from metastable.flows.flow import Flow, WeightedFlow
+from metastable.meanfield.circle import CircleLaw, circle_law
+from metastable.meanfield.lagrangian import Labels, flow_map, label_map
+from metastable.meanfield.laws import Empirical, Law, checked_density
+from metastable.meanfield.limit import dominant
+from metastable.meanfield.nodes import sobol
+from metastable.meanfield.piecewise import TWO_PI, Array
+from metastable.meanfield.product_rule import ProductRule
+from metastable.measure import Measure
+from metastable.solve import solve as solve_tokens
+from metastable.weights import AttentionWeights
+
+OUTPUT_NODES = 2**15
+"""Largest number of nodes that a path is interpolated to."""
+
+
+@dataclass(frozen=True)
+class Refined:
+    """Nodes (m, n, d) with masses at the times, the last change of the flow map at each, and how it was done."""
+
+    frames: Tensor
+    mass: Tensor
+    start: Tensor
+    errors: tuple[float, ...]
+    converged: bool
+    solver: str
+    nodes: int
+    total: float
+
+
+def refine_circle(flow: Flow, law: Law, times: Array, tol: float, kappa: float, max_nodes: int) -> Refined:
+    """Labels from a scout, then n and 2n nodes, and on until the change is below tol."""
+    initial = circle_law(law)
+    negligible = max(1e-3 * tol**2, 1e-18)
+    labels, _ = label_map(flow, initial, float(times[-1]), kappa, negligible=negligible, max_nodes=max_nodes)
+    n = min(labels.needed, max_nodes // 2)
+    atol = min(max(1e-5 * tol, 1e-13), 1e-8)
+    coarse, mass = flow_map(flow, initial, labels, n, times, atol=atol)
+    while True:
+        n, atol = 2 * n, max(atol / 10, 1e-13)
+        fine, fine_mass = flow_map(flow, initial, labels, n, times, atol=atol)
+        chord = 2 * np.sin((fine[:, ::2] - coarse) / 2)
+        errors = np.sqrt((chord**2) @ mass)
+        converged = bool(errors.max() < tol) and initial.resolved
+        if converged or 2 * n > max_nodes:
+            break
+        coarse, mass = fine, fine_mass
+    theta, weight, start = _dense_output(initial, labels, fine, fine_mass, tol)
+    return Refined(
+        frames=sphere.from_angles(theta),
+        mass=torch.from_numpy(weight),
+        start=sphere.from_angles(start),
+        errors=tuple(errors.tolist()),
+        converged=converged,
+        solver="lagrangian circle",
+        nodes=n,
+        total=initial.total,
+    )
+
+
+def _dense_output(
+    law: CircleLaw, labels: Labels, theta: Array, mass: Array, tol: float
+) -> tuple[Array, Array, Array]:
+    """Interpolate the flow map in its label to so many nodes that a kink costs less than tol: mass * gap / 6."""
+    n = theta.shape[1]
+    gap = np.diff(theta, axis=1, append=theta[:, :1] + TWO_PI)
+    kink = float((mass * np.abs(gap)).max()) / 6
+    factor = 1 << max(0, math.ceil(math.log2(math.sqrt(kink / (0.25 * tol)))))
+    factor = min(factor, max(1, 1 << int(math.log2(OUTPUT_NODES / n))))
+    start, slope = labels.nodes(n)
+    if factor == 1:
+        return theta, mass, start
+    s, fine = np.arange(n) / n, np.arange(n * factor) / (n * factor)
+    dense = np.stack([_upsampled(row - TWO_PI * s, factor) + TWO_PI * fine for row in theta])
+    origin = _upsampled(start - TWO_PI * s, factor) + TWO_PI * fine
+    weight = np.clip(law.density(origin), 0.0, None) * np.exp(_upsampled(np.log(slope), factor))
+    return dense, weight / weight.sum(), origin
+
+
+def _upsampled(values: Array, factor: int) -> Array:
+    """Trigonometric interpolation of n periodic values to n * factor."""
+    n = len(values)
+    spectrum = np.fft.rfft(values)
+    if n % 2 == 0:
+        spectrum[-1] /= 2
+    return np.fft.irfft(spectrum, n * factor) * factor
+
+
+def refine_sphere(flow: Flow, law: Law, times: Array, tol: float, kappa: float, max_nodes: int) -> Refined:
+    """Product rules (d = 3) or Sobol points (d > 3) of growing size, judged by tokens without mass."""
+    probes = sphere.fibonacci(400) if law.d == 3 else sobol(512, law.d)
+    weight = checked_density(law, probes)
+    weight = weight / weight.sum()
+    rule = _sphere_rule(flow, float(times[-1])) if law.d == 3 else None
+    size = _first_size(rule, kappa, law.d)
+    tight = min(max(1e-2 * tol, 1e-12), 1e-7)
+    before: Tensor | None = None
+    errors, converged = np.full(len(times), np.inf), False
+    while True:
+        points, mass, total = _sphere_nodes(law, rule, size)
+        joined = Measure(torch.cat([points, probes]), torch.cat([mass, torch.zeros(len(probes), dtype=mass.dtype)]))
+        run = solve_tokens(flow, joined, float(times[-1]), times, rtol=tight, atol=tight)
+        frames, traced = run.points[:, : len(points)], run.points[:, len(points) :]
+        if before is not None:
+            errors = ((traced - before).square().sum(-1) @ weight).sqrt().numpy()
+            converged = bool(errors.max() < tol)
+        larger = tuple(math.ceil(1.4 * k) for k in size)
+        if converged or (before is not None and math.prod(larger) > max_nodes):
+            break
+        before, last, size = traced, size, larger
+    del last
+    start = points
+    if rule is not None:
+        frames, mass, start = _dense_sphere(law, rule, frames, size)
+    return Refined(
+        frames=frames,
+        mass=mass,
+        start=start,
+        errors=tuple(errors.tolist()),
+        converged=converged,
+        solver="product rule" if rule is not None else "Sobol",
+        nodes=len(points),
+        total=total,
+    )
+
+
+def _sphere_rule(flow: Flow, t: float) -> ProductRule:
+    """Graded towards the separatrix when E is a line, pulled back by e^{-sM} when it is a plane, else plain."""
+    plain = ProductRule(np.array([0.0, 0.0, 1.0]))
+    if not isinstance(flow, WeightedFlow) or not isinstance(flow.weights, AttentionWeights):
+        return plain
+    try:
+        top = dominant(flow.weights)
+    except NotDefined:
+        return plain
+    if not math.isfinite(top.gap):
+        return plain
+    speed = float(np.linalg.norm(flow.weights.B.numpy().T @ top.basis, axis=0).min())
+    if top.k == 1:
+        return ProductRule(top.left, eps=max(math.exp(-top.gap * t / speed), 1e-6))
+    return ProductRule(np.array([0.0, 0.0, 1.0]), generator=flow.weights.M.numpy(), pull=0.2 * t / speed)
+
+
+def _first_size(rule: ProductRule | None, kappa: float, d: int) -> tuple[int, ...]:
+    if rule is None:
+        return (1024,)
+    width = 1.3 / math.sqrt(max(kappa, 4.0))
+    longitudes = 2 * math.ceil(math.pi / width)
+    grading = 1.0 if rule.eps is None else math.asinh(1 / rule.eps)
+    return (math.ceil(max(1.0, grading) * longitudes / 2), longitudes)
+
+
+def _sphere_nodes(law: Law, rule: ProductRule | None, size: tuple[int, ...]) -> tuple[Tensor, Tensor, float]:
+    if rule is None:
+        points = sobol(size[0], law.d)
+        values = checked_density(law, points) / size[0]
+    else:
+        x, weight = rule.nodes(size[0], size[1])
+        points = torch.from_numpy(x)
+        values = checked_density(law, points) * torch.from_numpy(weight)
+    total = float(values.sum())
+    return points, values / total, total
+
+
+def _dense_sphere(
+    law: Law, rule: ProductRule, frames: Tensor, size: tuple[int, ...]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Interpolate the frames to a finer member of the rule."""
+    factor = min(4, int(math.sqrt(OUTPUT_NODES / math.prod(size))))
+    coarse = (size[0], size[1])
+    if factor < 2:
+        points, mass, _ = _sphere_nodes(law, rule, coarse)
+        return frames, mass, points
+    fine = (coarse[0] * factor, coarse[1] * factor)
+    points, mass, _ = _sphere_nodes(law, rule, fine)
+    dense = [rule.interpolate(frame.numpy(), coarse, fine) for frame in frames]
+    return sphere.normalize(torch.from_numpy(np.stack(dense))), mass, points
+
+
+def refine_atoms(flow: Flow, law: Empirical, times: Array, tol: float) -> Refined:
+    """The tokens are the law: only the steps are refined."""
+    tight = min(max(1e-2 * tol, 1e-11), 1e-6)
+    coarse = solve_tokens(flow, law.measure, float(times[-1]), times, rtol=tight, atol=tight)
+    fine = solve_tokens(flow, law.measure, float(times[-1]), times, rtol=0.05 * tight, atol=0.05 * tight)
+    errors = ((fine.points - coarse.points).square().sum(-1) @ law.measure.mass).sqrt()
+    return Refined(
+        frames=fine.points,
+        mass=law.measure.mass,
+        start=law.measure.points,
+        errors=tuple(errors.tolist()),
+        converged=bool(errors.max() < tol),
+        solver="tokens of the law",
+        nodes=law.measure.n,
+        total=law.measure.total,
+    )

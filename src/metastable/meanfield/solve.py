@@ -1,0 +1,159 @@
+"""`meanfield.solve`: the continuity equation itself, refined until the flow map stands still."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+
+from metastable.errors import InvalidInput, SolveError
+from metastable.flows import MultiHead, SelfAttention, UnnormalizedAttention
+from metastable.flows.flow import Flow, WeightedFlow
+from metastable.meanfield.laws import Empirical, Law, as_law
+from metastable.meanfield.path import MeanFieldPath
+from metastable.meanfield.refine import Refined, refine_atoms, refine_circle, refine_sphere
+from metastable.measure import Measure
+from metastable.solve.provenance import provenance
+from metastable.weights import AttentionWeights, Schedule
+
+
+def solve(
+    w: AttentionWeights | Schedule,
+    beta: float,
+    density: Any,
+    t: float,
+    tol: float = 1e-6,
+    times: Any = None,
+    *,
+    normalized: bool = True,
+    strict: bool = False,
+    max_nodes: int | None = None,
+) -> MeanFieldPath:
+    """d/dt rho_t + div(rho_t v_beta[rho_t]) = 0 on S^{d-1},   v_beta[rho](x) = P_x V m_beta[rho](x).
+
+    density: a law of `metastable.meanfield`, a `Measure` (its tokens are then the law), or a function of points
+        (n, d) that returns the density (n,) relative to the uniform probability measure. It is normalised; the
+        integral that was given stands in `path.provenance["meanfield"]["total"]`.
+    t, times: as for `metastable.solve`: None keeps the start and the end, an integer m keeps m equidistant times.
+    tol: nodes and steps are refined until the flow map changes by less than tol, root mean square over rho_0, which
+        bounds the change in W2. The last change is `path.error` (per time: `path.errors`).
+    normalized: False for the unnormalised flow, v = P_x V E[y e^{beta <x, By>}].
+    strict: raise `SolveError` when tol is not reached. By default the best path is returned with a warning and with
+        `path.converged` False, because its error estimate is as good as before.
+    max_nodes: how far refinement may go (defaults: 8192 on the circle, 20000 on S^2 and beyond).
+
+    Nodes: on the circle labels that follow the separatrix, and a final interpolation to nodes so dense that kinked
+    integrands, like the cost to two atoms, are integrated to tol as well; on S^2 product Gauss rules, graded towards
+    E^perp; for d > 3 a Sobol sequence.
+
+    >>> w = AttentionWeights(V=[[2.0, 0.0], [0.0, 1.0]], B=[[1.0, 0.0], [0.0, 1.0]])
+    >>> path = solve(w, 16.0, lambda x: 1 + 0.5 * x[:, 0], t=1.0, tol=1e-5)
+    >>> path.converged, path.error < 1e-5
+    (True, True)
+    """
+    flow = SelfAttention(w, beta) if normalized else UnnormalizedAttention(w, beta)
+    return solve_flow(flow, density, t, tol, times, strict=strict, max_nodes=max_nodes)
+
+
+def solve_flow(
+    flow: Flow,
+    density: Any,
+    t: float,
+    tol: float = 1e-6,
+    times: Any = None,
+    *,
+    strict: bool = False,
+    max_nodes: int | None = None,
+) -> MeanFieldPath:
+    """`solve` for any flow on the sphere (several heads, scheduled weights): v is the velocity of the flow."""
+    if not flow.spherical:
+        raise InvalidInput(f"the mean field lives on the sphere, but {type(flow).__name__} is Euclidean")
+    if not (isinstance(tol, int | float) and math.isfinite(tol) and tol > 0):
+        raise InvalidInput(f"tol must be finite and > 0, got {tol}")
+    if max_nodes is not None and max_nodes < 16:
+        raise InvalidInput(f"max_nodes must be >= 16, got {max_nodes}")
+    saved = _times(times, t)
+    law = as_law(density, flow.d)
+    grid = saved if saved[-1] == t else np.append(saved, t)
+    weights = flow.weights if isinstance(flow, WeightedFlow) else None
+    if isinstance(law, Empirical):
+        refined = refine_atoms(flow, law, grid, tol)
+    elif flow.d == 2:
+        refined = refine_circle(flow, law, grid, tol, sharpness(flow), max_nodes or 8192)
+    else:
+        refined = refine_sphere(flow, law, grid, tol, sharpness(flow), max_nodes or 20000)
+    if not refined.converged:
+        sentence = (
+            f"the mean field was not resolved to tol = {tol:g}: the last refinement, to {refined.nodes} nodes, changed "
+            f"it by {max(refined.errors):.2g} in W2; raise max_nodes or tol, or shorten t = {t:g}"
+        )
+        if strict:
+            raise SolveError(sentence)
+        warnings.warn(sentence, RuntimeWarning, stacklevel=3)
+    return _path(flow, law, weights, t, tol, saved, refined)
+
+
+def sharpness(flow: Flow) -> float:
+    """kappa = beta |B|, the largest over heads and over the knots of a schedule: the attention kernel has width
+    kappa^{-1/2}."""
+    if isinstance(flow, MultiHead):
+        return max(sharpness(head) for head in flow.heads)
+    if not isinstance(flow, WeightedFlow):
+        raise InvalidInput(f"the mean field of {type(flow).__name__} is not known here; use solve with nodes")
+    times = [0.0, *flow.breakpoints]
+    return float(getattr(flow, "beta", 1.0)) * max(flow.weights_at(time).B_norm for time in times)
+
+
+def _times(times: Any, t: float) -> np.ndarray:
+    if not (isinstance(t, int | float) and math.isfinite(t) and t >= 0):
+        raise InvalidInput(f"t must be finite and >= 0, got {t}")
+    if times is None:
+        return np.array([0.0, t] if t > 0 else [0.0])
+    if isinstance(times, int):
+        if times < 2:
+            raise InvalidInput(f"times as a number must be >= 2, got {times}")
+        return np.linspace(0.0, t, times)
+    grid = np.asarray(times, dtype=np.float64)
+    if grid.ndim != 1 or len(grid) == 0 or not ((grid >= 0) & (grid <= t)).all() or not (np.diff(grid) > 0).all():
+        raise InvalidInput(f"times must increase within [0, {t}], got {np.asarray(times).tolist()}")
+    return grid
+
+
+def _path(
+    flow: Flow,
+    law: Law,
+    weights: AttentionWeights | Schedule | None,
+    t: float,
+    tol: float,
+    saved: np.ndarray,
+    refined: Refined,
+) -> MeanFieldPath:
+    record = provenance({"flow": flow.describe(), "t": t, "times": saved.tolist(), "tol": tol}, None)
+    record["meanfield"] = {
+        "law": type(law).__name__,
+        "total": refined.total,
+        "solver": refined.solver,
+        "solver_nodes": refined.nodes,
+        "output_nodes": len(refined.mass),
+        "error": max(refined.errors),
+        "errors": list(refined.errors[: len(saved)]),
+        "converged": refined.converged,
+    }
+    end = Measure(refined.frames[-1], refined.mass)
+    return MeanFieldPath(
+        times=torch.from_numpy(saved.copy()),
+        mass=end.mass,
+        end=end,
+        end_time=float(t),
+        provenance=record,
+        frames=refined.frames[: len(saved)],
+        error=max(refined.errors),
+        converged=refined.converged,
+        errors=torch.tensor(refined.errors[: len(saved)], dtype=torch.float64),
+        start=Measure(refined.start, refined.mass),
+        law=law,
+        weights=weights,
+    )
