@@ -15,6 +15,7 @@ from jaxtyping import Float
 from scipy import special
 from torch import Tensor
 
+from metastable import rowwise
 from metastable.errors import InvalidInput
 
 Points: TypeAlias = Float[Tensor, "n d"]
@@ -23,12 +24,12 @@ Points: TypeAlias = Float[Tensor, "n d"]
 
 def normalize(points: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
     """Retraction x -> x/|x| of every row."""
-    return points / torch.linalg.vector_norm(points, dim=-1, keepdim=True)
+    return rowwise.normalize(points)
 
 
 def project_tangent(points: Float[Tensor, "*n d"], vectors: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
     """Tangent projection P_x v = v - <x, v> x of every row."""
-    return vectors - (points * vectors).sum(-1, keepdim=True) * points
+    return rowwise.project_tangent(points, vectors)
 
 
 def exp(points: Float[Tensor, "*n d"], tangents: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:

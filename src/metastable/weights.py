@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable import rowwise
 from metastable.errors import InvalidInput
 from metastable.measure import as_tensor
 
@@ -137,7 +138,7 @@ class AttentionWeights:
 
     def queries(self, points: Tensor) -> Tensor:
         """Rows q_i with <q_i, k_j> = <x_i, B x_j>: X B, or X Q^T for factors."""
-        return points @ self.dense_B if self.dense_B is not None else points @ self._query_T
+        return rowwise.apply(points, self.dense_B if self.dense_B is not None else self._query_T)
 
     def keys(self, points: Tensor) -> Tensor:
         """Rows k_j that go with `queries`: X, or X K^T for factors."""
@@ -149,12 +150,12 @@ class AttentionWeights:
 
     def emitted(self, attended: Tensor) -> Tensor:
         """V m from the attended mean of `carried`: m V^T, or m O^T for factors."""
-        return attended @ (self.value if self.output is None else self.output).T
+        return rowwise.apply(attended, (self.value if self.output is None else self.output).T)
 
     def B_transpose(self, points: Tensor) -> Tensor:
         """Rows B^T x_i: X B."""
         if self.dense_B is not None:
-            return points @ self.dense_B
+            return rowwise.apply(points, self.dense_B)
         assert self.key is not None
         return (points @ self._query_T) @ self.key
 

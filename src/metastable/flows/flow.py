@@ -50,11 +50,13 @@ class Flow(ABC):
         """x' = P_x F(t, x/|x|, m), tangent to the sphere (F itself for a Euclidean flow)."""
         return self.evaluate(t, points, mass).vector
 
-    def evaluate(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
-        """The velocity together with the rate that bounds the step."""
+    def evaluate(
+        self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], *, unit: bool = False
+    ) -> Drift:
+        """The velocity together with the rate that bounds the step; `unit` says that |x| = 1 already."""
         if not self.spherical:
             return self.drift(t, points, mass)
-        x = normalize(points)
+        x = points if unit else normalize(points)
         vector, rate = self.drift(t, x, mass)
         return Drift(project_tangent(x, vector), rate)
 

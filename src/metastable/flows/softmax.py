@@ -13,6 +13,7 @@ from metastable.errors import InvalidInput, NoEnergy
 from metastable.flows.energy import interaction_energy, require_gradient_structure
 from metastable.flows.flow import Drift, WeightedFlow
 from metastable.measure import as_tensor
+from metastable.rowwise import mean_spread
 from metastable.weights import AttentionWeights, Schedule
 
 
@@ -80,8 +81,7 @@ class SelfAttention(WeightedFlow):
         w = self.weights_at(t)
         if w.output is not None or not self.spherical:
             return 2 * w.V_norm
-        spread = float(mass @ (1 - mean.square().sum(1)).clamp(min=0))
-        return w.V_norm * (2 + self.beta * w.B_norm * spread)
+        return w.V_norm * (2 + self.beta * w.B_norm * mean_spread(mean, mass))
 
     def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
         """E = (1/2 beta) sum m_i m_j e^{beta <x_i, B x_j>} when B is symmetric and V = c B.

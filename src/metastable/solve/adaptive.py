@@ -12,8 +12,8 @@ from scipy.integrate import RK45
 from torch import Tensor
 
 from metastable.errors import SolveError
+from metastable.rowwise import largest_tangential
 from metastable.solve.problem import Problem, State, Step, next_time
-from metastable.sphere import project_tangent
 
 STABLE = 2.5
 """Largest step * rate: the pair is stable on the real axis down to -3.3."""
@@ -39,6 +39,9 @@ class Adaptive:
     _E = torch.from_numpy(RK45.E.copy())
     _P = torch.from_numpy(RK45.P.copy())
 
+    def __init__(self) -> None:
+        self._memory: Tensor | None = None
+
     def begin(self, problem: Problem, state: State) -> State:
         """Evaluate the field; choose a first step from its size (HNW II.4) when none is known."""
         slope, rate = problem.velocity(state.t, state.points)
@@ -54,9 +57,8 @@ class Adaptive:
     def advance(self, problem: Problem, state: State, limit: float) -> Step:
         """Try steps until one meets the tolerance."""
         assert state.slope is not None
-        x, n_values = state.points, state.points.numel()
-        stages = torch.empty((7, *x.shape), dtype=x.dtype, device=x.device)
-        flat = stages.view(7, n_values)
+        x = state.points
+        stages = self._stage_memory(x)
         stages[0] = state.slope
         step, rejected = min(state.step, self._cap(problem, state.rate)), state.rejected
         smallest = 16 * math.ulp(max(abs(state.t), abs(limit), 1e-300))
@@ -69,12 +71,11 @@ class Adaptive:
                     "stiff or discontinuous there for these tolerances: raise rtol and atol, or use method='rk4'"
                 )
             for stage in range(1, 6):
-                row = self._A[stage][:stage].to(x)
-                shifted = x + h * (row @ flat[:stage]).view_as(x)
+                shifted = problem.combine(x, stages[:stage], h * self._A[stage][:stage])
                 stages[stage] = problem.velocity(state.t + self._C[stage] * h, shifted).vector
-            points = problem.retract(x + h * (self._B.to(x) @ flat[:6]).view_as(x))
+            points = problem.combine(x, stages[:6], h * self._B)
             stages[6], rate = problem.velocity(t, points)
-            error = self._error(problem, x, points, h * (self._E.to(x) @ flat).view_as(x))
+            error = self._error(problem, x, points, stages, h * self._E)
             if error <= 1.0:
                 break
             rejected += 1
@@ -100,9 +101,8 @@ class Adaptive:
             frames = []
             for time in times:
                 s = (time - state.t) / h
-                powers = torch.tensor([s, s**2, s**3, s**4], dtype=x.dtype, device=x.device)
-                weights = self._P.to(x) @ powers
-                frames.append(problem.retract(x + h * (weights @ flat).view_as(x)))
+                powers = torch.tensor([s, s**2, s**3, s**4], dtype=torch.float64)
+                frames.append(problem.combine(x, stages, h * (self._P @ powers)))
             return frames
 
         return Step(state, end, interpolate)
@@ -112,14 +112,19 @@ class Adaptive:
         return min(problem.max_step, STABLE / rate) if rate > 0 else problem.max_step
 
     @staticmethod
-    def _error(problem: Problem, before: Tensor, after: Tensor, error: Tensor) -> float:
+    def _error(problem: Problem, before: Tensor, after: Tensor, stages: Tensor, weights: Tensor) -> float:
         if problem.flow.spherical:
-            size: Tensor | float = 1.0
-            error = project_tangent(after, error)
-        else:
-            lengths = (torch.linalg.vector_norm(side, dim=1) for side in (before, after))
-            size = torch.maximum(*lengths)
-        largest = float(
-            (torch.linalg.vector_norm(error, dim=1) / (SHARE * (problem.atol + problem.rtol * size))).max()
-        )
+            return largest_tangential(after, stages, weights) / (SHARE * (problem.atol + problem.rtol))
+        error = (weights.to(stages) @ stages.view(len(stages), -1)).view_as(after)
+        size = torch.maximum(*(torch.linalg.vector_norm(side, dim=1) for side in (before, after)))
+        allowed = SHARE * (problem.atol + problem.rtol * size)
+        largest = float((torch.linalg.vector_norm(error, dim=1) / allowed).max())
         return largest if math.isfinite(largest) else math.inf
+
+    def _stage_memory(self, like: Tensor) -> Tensor:
+        """Room for the seven stages, kept from step to step: the interpolant of a step lives until the next one."""
+        memory = self._memory
+        if memory is None or memory.shape[1:] != like.shape or memory.dtype != like.dtype:
+            memory = torch.empty((7, *like.shape), dtype=like.dtype, device=like.device)
+            self._memory = memory
+        return memory

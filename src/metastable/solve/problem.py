@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable import rowwise
 from metastable.errors import SolveError
 from metastable.flows.flow import Drift, Flow
 from metastable.sphere import normalize
@@ -31,9 +32,15 @@ class Problem:
     evaluations: int = 0
 
     def velocity(self, t: float, points: Float[Tensor, "n d"]) -> Drift:
-        """The field at time t and the rate that bounds the step."""
+        """The field at time t, at points that `retract` or `combine` returned, and the rate that bounds a step."""
         self.evaluations += 1
-        return self.flow.evaluate(min(t, math.nextafter(self.stretch_end, -math.inf)), points, self.mass)
+        return self.flow.evaluate(min(t, math.nextafter(self.stretch_end, -math.inf)), points, self.mass, unit=True)
+
+    def combine(
+        self, points: Float[Tensor, "n d"], stages: Float[Tensor, "s n d"], weights: Float[Tensor, "s"]
+    ) -> Float[Tensor, "n d"]:
+        """x + sum_j w_j k_j, back on the sphere."""
+        return rowwise.combine(points, stages, weights, unit=self.flow.spherical)
 
     def retract(self, points: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """Back to the sphere (nothing to do for a Euclidean flow)."""

@@ -8,10 +8,10 @@ from metastable.solve.problem import Problem, State, Step, cubic_hermite, next_t
 
 
 class RK4:
-    """Four stages in the ambient space, the field normalising its argument, then one retraction.
+    """Four stages in the ambient space, the field seeing each of them normalised, then one retraction.
 
-    The 0-homogeneous extension of the field conserves |x| along exact solutions, so the stages may leave the
-    sphere and the retraction at the end costs no order.
+    The 0-homogeneous extension of the field conserves |x| along exact solutions, so that the retractions cost no
+    order.
     """
 
     name = "rk4"
@@ -27,9 +27,9 @@ class RK4:
         assert problem.step is not None and state.slope is not None
         t = next_time(state.t, problem.step, limit)
         h, x, k1 = t - state.t, state.points, state.slope
-        k2 = problem.velocity(state.t + h / 2, x + h / 2 * k1).vector
-        k3 = problem.velocity(state.t + h / 2, x + h / 2 * k2).vector
-        k4 = problem.velocity(t, x + h * k3).vector
+        k2 = problem.velocity(state.t + h / 2, problem.retract(x + h / 2 * k1)).vector
+        k3 = problem.velocity(state.t + h / 2, problem.retract(x + h / 2 * k2)).vector
+        k4 = problem.velocity(t, problem.retract(x + h * k3)).vector
         points = problem.retract(x + h / 6 * (k1 + 2 * (k2 + k3) + k4))
         require_finite(points, t, self.name)
         slope, rate = problem.velocity(t, points)

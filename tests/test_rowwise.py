@@ -1,0 +1,54 @@
+"""The fused passes agree with the plain expressions to rounding."""
+
+import math
+
+import pytest
+import torch
+
+from metastable import rowwise
+
+N = rowwise.FUSED_ROWS
+
+
+def plain(function, *arguments, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(rowwise, "fusible", lambda *tensors: False)
+        return function(*arguments)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("d", [2, 5])
+def test_fused_equals_plain(d, dtype, monkeypatch):
+    g = torch.Generator().manual_seed(d)
+    x = torch.nn.functional.normalize(torch.randn(N, d, generator=g, dtype=dtype), dim=1)
+    stages = torch.randn(4, N, d, generator=g, dtype=dtype)
+    weights = torch.randn(4, generator=g, dtype=torch.float64)
+    matrix = torch.randn(d, 3, generator=g, dtype=dtype)
+    mass = torch.rand(N, generator=g, dtype=dtype) / N
+    assert rowwise.fusible(x, stages)
+    tolerance = 50 * torch.finfo(dtype).eps
+    for function, arguments in (
+        (rowwise.apply, (x, matrix)),
+        (rowwise.normalize, (stages[0],)),
+        (rowwise.project_tangent, (x, stages[1])),
+        (rowwise.combine, (x, stages, weights, True)),
+        (rowwise.combine, (x, stages, weights, False)),
+    ):
+        expected = plain(function, *arguments, monkeypatch=monkeypatch)
+        assert (function(*arguments) - expected).abs().max() <= tolerance * expected.abs().max()
+    for function, arguments in (
+        (rowwise.largest_tangential, (x, stages, weights)),
+        (rowwise.mean_spread, (0.7 * x, mass)),
+    ):
+        expected = plain(function, *arguments, monkeypatch=monkeypatch)
+        assert function(*arguments) == pytest.approx(expected, rel=100 * tolerance)
+
+
+def test_a_value_that_is_not_finite_is_an_infinite_error(monkeypatch):
+    x = torch.zeros(N, 2, dtype=torch.float64)
+    x[:, 0] = 1.0
+    stages = torch.ones(2, N, 2, dtype=torch.float64)
+    stages[1, 7, 1] = math.nan
+    weights = torch.ones(2, dtype=torch.float64)
+    assert rowwise.largest_tangential(x, stages, weights) == math.inf
+    assert plain(rowwise.largest_tangential, x, stages, weights, monkeypatch=monkeypatch) == math.inf
