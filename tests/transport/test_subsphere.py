@@ -19,9 +19,9 @@ GOLDEN = {
 def zero_temperature_tokens(d: int, k: int, s: float) -> Measure:
     """Tokens of the two-level flow from uniform data at s = exp(-gap t), as a quadrature with masses.
 
-    The angle phi_0 to E has the density cos^{k-1} sin^{d-k-1}, and tan(phi_t) = s tan(phi_0). The trapezoidal rule
-    in u = log tan(phi_0) converges exponentially. Only the angle matters for the distance to E, so the tokens lie in a
-    plane, mirrored.
+    The angle phi_0 to E has the density cos^{k-1} sin^{d-k-1}, and tan(phi_t) = s tan(phi_0). The trapezoidal
+    rule in u = log tan(phi_0) converges exponentially. Only the angle matters for the distance to E, so the
+    tokens lie in a plane, mirrored.
     """
     u = np.arange(-4500, 4501) * 0.01
     along, away = 1 / np.hypot(1, np.exp(u)), 1 / np.hypot(1, np.exp(-u))

@@ -12,7 +12,6 @@ distance by at most 1e-12 sqrt(d). So a push-forward onto a point pair is recogn
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numba
@@ -99,9 +98,9 @@ def _scan(points: np.ndarray, mass: np.ndarray, limit: int, tolerance: float) ->
 
 
 def _two_atoms(problem: AtomicTarget, metric: str, p: float) -> float:
-    geometry = (problem.x, problem.y[0], problem.y[1], metric == "geodesic", float(p))
-    threshold = _mass_quantile(_advantage(*geometry), problem.a, float(problem.b[0]))
-    value, rest = _filled(*geometry, problem.a, float(problem.b[0]), threshold)
+    first, second = (_costs_to(problem.x, atom, metric, p) for atom in problem.y)
+    threshold = _mass_quantile(first - second, problem.a, float(problem.b[0]))
+    value, rest = _filled(first, second, problem.a, float(problem.b[0]), threshold)
     # What is left of atom 1 goes to tokens at the threshold, which are interchangeable. Below the rounding of the
     # masses it is no mass at all: counting it would put a floor of 1e-8 under W2.
     return value + (rest * threshold if abs(rest) > MASS_ROUNDING else 0.0)
@@ -114,56 +113,78 @@ def _mass_quantile(values: np.ndarray, mass: np.ndarray, level: float) -> float:
         index = min(n - 1, int(level * n + 1e-9))
         values.partition(index)
         return float(values[index])
-    order = np.argsort(values)
-    index = min(n - 1, int(np.searchsorted(np.cumsum(mass[order]), level)))
+    chosen, below = _critical_bin(values, mass, level)
+    order = chosen[np.argsort(values[chosen])]
+    index = min(len(order) - 1, int(np.searchsorted(below + np.cumsum(mass[order]), level)))
     return float(values[order[index]])
 
 
-@numba.njit(cache=True, inline="always")
-def _cost_to(x: np.ndarray, i: int, y: np.ndarray, geodesic: bool, p: float) -> float:
-    apart = 0.0
-    across = 0.0
-    for c in range(len(y)):
-        apart += (x[i, c] - y[c]) ** 2
-    if geodesic:
-        for c in range(len(y)):
-            across += (x[i, c] + y[c]) ** 2
-        angle = 2 * math.atan2(math.sqrt(apart), math.sqrt(across))
-        return angle * angle if p == 2.0 else angle**p
-    return apart if p == 2.0 else apart ** (p / 2)
+def _costs_to(x: np.ndarray, atom: np.ndarray, metric: str, p: float) -> np.ndarray:
+    """d(x_i, atom)^p of every token."""
+    apart = _squared_distance(x, atom)
+    if metric == "chordal":
+        return apart if p == 2 else apart ** (p / 2)
+    angle = 2 * np.arctan2(np.sqrt(apart), np.sqrt(_squared_distance(x, -atom)))
+    return angle * angle if p == 2 else angle**p
 
 
 @numba.njit(cache=True, nogil=True)
-def _advantage(x: np.ndarray, first: np.ndarray, second: np.ndarray, geodesic: bool, p: float) -> np.ndarray:
-    """delta(x) = c(x, y_1) - c(x, y_2) of every token."""
-    delta = np.empty(len(x))
+def _squared_distance(x: np.ndarray, atom: np.ndarray) -> np.ndarray:
+    out = np.empty(len(x))
     for i in range(len(x)):
-        delta[i] = _cost_to(x, i, first, geodesic, p) - _cost_to(x, i, second, geodesic, p)
-    return delta
+        square = 0.0
+        for c in range(len(atom)):
+            square += (x[i, c] - atom[c]) ** 2
+        out[i] = square
+    return out
+
+
+@numba.njit(cache=True, nogil=True)
+def _critical_bin(values: np.ndarray, mass: np.ndarray, level: float) -> tuple[np.ndarray, float]:
+    """Indices of the tokens in the histogram bin where the cumulative mass passes `level`, and the mass below."""
+    bins = 65536
+    low, high = values.min(), values.max()
+    scale = (bins - 1) / (high - low) if high > low else 0.0
+    weight = np.zeros(bins)
+    for i in range(len(values)):
+        weight[int((values[i] - low) * scale)] += mass[i]
+    below = 0.0
+    critical = 0
+    for k in range(bins):
+        if weight[k] > 0:
+            critical = k
+            if below + weight[k] >= level:
+                break
+            below += weight[k]
+    count = 0
+    for i in range(len(values)):
+        count += int((values[i] - low) * scale) == critical
+    chosen = np.empty(count, np.int64)
+    count = 0
+    below = 0.0
+    for i in range(len(values)):
+        k = int((values[i] - low) * scale)
+        if k == critical:
+            chosen[count] = i
+            count += 1
+        elif k < critical:
+            below += mass[i]
+    return chosen, below
 
 
 @numba.njit(cache=True, nogil=True)
 def _filled(
-    x: np.ndarray,
-    first: np.ndarray,
-    second: np.ndarray,
-    geodesic: bool,
-    p: float,
-    mass: np.ndarray,
-    level: float,
-    threshold: float,
+    first: np.ndarray, second: np.ndarray, mass: np.ndarray, level: float, threshold: float
 ) -> tuple[float, float]:
     """Cost with delta < threshold sent to atom 1, the others to atom 2; and how much of `level` is still free."""
     value = 0.0
     taken = 0.0
-    for start in range(0, len(x), 1024):  # block sums: the rounding error does not grow with n
+    for start in range(0, len(mass), 1024):  # block sums: the rounding error does not grow with n
         block_value = 0.0
         block_taken = 0.0
-        for i in range(start, min(start + 1024, len(x))):
-            to_first = _cost_to(x, i, first, geodesic, p)
-            to_second = _cost_to(x, i, second, geodesic, p)
-            below = to_first - to_second < threshold
-            block_value += mass[i] * (to_first if below else to_second)
+        for i in range(start, min(start + 1024, len(mass))):
+            below = first[i] - second[i] < threshold
+            block_value += mass[i] * (first[i] if below else second[i])
             block_taken += mass[i] if below else 0.0
         value += block_value
         taken += block_taken

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from metastable.errors import InvalidInput
-from metastable.transport.circle import GEODESIC, ShiftCost, best_shift, quantiles
 from metastable.transport.distance import Distance
 from metastable.transport.line import line_cost
 from metastable.transport.pair import Pair
+from metastable.transport.shift import GEODESIC, ShiftCost, best_shift, quantiles
 
 PROJECTIONS = 128
 

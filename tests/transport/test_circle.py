@@ -1,0 +1,136 @@
+"""The circle: shift search against the linear program and POT, and the certificate of the chordal cost."""
+
+import math
+
+import numpy as np
+import ot
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metastable import sphere
+from metastable.measure import Measure
+from metastable.transport import wasserstein
+from metastable.transport.circle import convex_above, convex_below, inflection
+from metastable.transport.pair import make_pair
+from metastable.transport.shift import GEODESIC, Quantiles, ShiftCost, best_shift, quantiles, shift_cost
+from transport.clouds import cloud, clouds
+
+
+def both(a: Measure, b: Measure) -> tuple[Quantiles, Quantiles]:
+    pair = make_pair(a, b)
+    return quantiles(pair.x, pair.a), quantiles(pair.y, pair.b)
+
+
+@settings(max_examples=200, deadline=None)
+@given(clouds(d=2), st.sampled_from([1, 1.5, 2, 3]))
+def test_geodesic_is_the_linear_program(pair: tuple[Measure, Measure], p: float) -> None:
+    a, b = pair
+    found = wasserstein(a, b, p, "geodesic", method="circle")
+    assert found.exact and found.method == "circle"
+    assert found**p == pytest.approx(wasserstein(a, b, p, "geodesic", method="exact") ** p, abs=1e-12 * 4**p)
+
+
+@settings(max_examples=300, deadline=None)
+@given(clouds(d=2, max_n=60), st.sampled_from([1, 2, 3]))
+def test_chordal_is_exact_when_it_says_so_and_bounded_when_not(pair: tuple[Measure, Measure], p: int) -> None:
+    """max_pairs = 0 forbids the linear program, so the certificate stands alone."""
+    a, b = pair
+    found = wasserstein(a, b, p, method="circle", max_pairs=0)
+    reference = wasserstein(a, b, p, method="exact")
+    if found.exact:
+        assert found**p == pytest.approx(reference**p, abs=1e-11)
+    else:
+        assert abs(found - reference) <= found.error + 1e-9
+    assert wasserstein(a, b, p, method="circle") ** p == pytest.approx(reference**p, abs=1e-11)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_certificate_reaches_beyond_the_convex_minorant(weighted: bool) -> None:
+    """Tokens travel more than 46 but less than 90 degrees: only the potentials prove the plan, and they do."""
+    n = 800
+    rng = np.random.default_rng(2)
+    a = Measure(sphere.equispaced(n), rng.random(n) + 0.5 if weighted else None)
+    a = Measure(a.points, a.mass)
+    b = sphere.von_mises_fisher(n, [1.0, 0.0], 1.0, seed=3)
+    found = wasserstein(a, b, method="circle", max_pairs=0)
+    lower, _ = best_shift(*both(a, Measure(b)), convex_below(2))
+    assert found**2 - lower > 1e-4
+    assert found.exact and found == pytest.approx(wasserstein(a, b, method="exact"), abs=1e-12)
+
+
+def test_certificate_refuses_a_cyclic_plan_that_is_not_optimal() -> None:
+    """A tight cluster against uniform tokens: the chordal optimum reverses the order beyond a quarter turn."""
+    a, b = Measure(sphere.equispaced(300)), Measure(sphere.von_mises_fisher(300, [1.0, 0.0], 20.0, seed=1))
+    _, shift = best_shift(*both(a, b), convex_above(2))
+    exact = wasserstein(a, b, method="exact")
+    assert shift_cost(*both(a, b), shift, ShiftCost(2, 2))[0] > exact**2 + 0.01
+    found = wasserstein(a, b, method="circle")
+    assert found.exact and found.method == "exact" and found == pytest.approx(exact, abs=1e-12)
+
+
+def test_two_poles_by_the_circle_solver() -> None:
+    """R6 once more, without the two-atom method: displacements of exactly a quarter turn are still certified."""
+    rho = sphere.equispaced(20_000)
+    poles = sphere.from_angles([0.0, math.pi])
+    found = wasserstein(rho, poles, method="circle", max_pairs=0)
+    assert found.exact and found == pytest.approx(math.sqrt(2 - 4 / math.pi), abs=1e-7)
+
+
+def test_rotation_of_any_measure() -> None:
+    """W_p(a, R a) <= angle, with equality for uniform tokens only when the angle is below half a spacing."""
+    n = 1000
+    angle = 0.4 * 2 * math.pi / n
+    rho, turned = sphere.equispaced(n), sphere.from_angles(2 * math.pi * (np.arange(n) + 0.9) / n)
+    assert wasserstein(rho, turned, metric="geodesic") == pytest.approx(angle, rel=1e-9)
+    assert wasserstein(rho, turned) == pytest.approx(2 * math.sin(angle / 2), rel=1e-9)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_agrees_with_pot_at_size(p: int) -> None:
+    a, b = cloud(20_000, 2, "uniform", True, 1), cloud(15_000, 2, "arc", True, 2)
+    pair = make_pair(a, b)
+    turns = [np.mod(np.arctan2(z[:, 1], z[:, 0]) / (2 * math.pi), 1) for z in (pair.x, pair.y)]
+    peer = ot.wasserstein_circle(turns[0], turns[1], pair.a, pair.b, p=p).item() ** (1 / p) * 2 * math.pi
+    assert wasserstein(a, b, p, "geodesic") == pytest.approx(peer, rel=1e-6)
+
+
+def test_large_uncertified_measures_get_a_rigorous_error() -> None:
+    n = 6000
+    a, b = sphere.equispaced(n), sphere.von_mises_fisher(n, [1.0, 0.0], 20.0, seed=1)
+    found = wasserstein(a, b)
+    assert not found.exact and 0 < found.error < 5e-3
+    finer = wasserstein(a[::5], b, max_pairs=10**8)
+    assert abs(found - finer) <= found.error + math.pi * 5 / n
+
+
+@settings(max_examples=40, deadline=None)
+@given(clouds(d=2), st.sampled_from([1.0, 2.0]))
+def test_shift_function_is_convex_and_slopes_are_its_derivative(pair: tuple[Measure, Measure], p: float) -> None:
+    source, target = both(*pair)
+    cost = ShiftCost(GEODESIC, p)
+    best, where = best_shift(source, target, cost)
+    for shift in (-0.77, -0.31, 0.123, 0.456):
+        value, left, right, free_left, free_right = shift_cost(source, target, shift, cost)
+        assert best <= value + 1e-12 and left <= right + 1e-12
+        step = free_right / 2
+        assert shift_cost(source, target, shift + step, cost)[0] == pytest.approx(value + step * right, abs=1e-11)
+        step = free_left / 2
+        assert shift_cost(source, target, shift - step, cost)[0] == pytest.approx(value - step * left, abs=1e-11)
+        assert value + (where - shift) * (right if where > shift else left) <= best + 1e-11
+
+
+@pytest.mark.parametrize("p", [1, 1.5, 2, 3])
+def test_convex_functions_enclose_the_chordal_cost(p: float) -> None:
+    t = np.linspace(0, math.pi, 4001)
+    true = (2 * np.sin(t / 2)) ** p
+    below = convex_below(p)
+    low = np.where(t > below.cut, below.value + below.slope * (t - below.cut), true)
+    assert (low <= true + 1e-13).all() and (np.diff(low, 2) >= -1e-13).all()
+    assert low[-1] == pytest.approx(2**p)
+    if p > 1:
+        above = convex_above(p)
+        high = np.where(t > above.cut, above.value + above.slope * (t - above.cut), true)
+        assert (high >= true - 1e-13).all() and (np.diff(high, 2) >= -1e-13).all()
+    assert inflection(2) == pytest.approx(math.pi / 2)
+    assert math.degrees(convex_below(2).cut) == pytest.approx(46.44, abs=0.01)
