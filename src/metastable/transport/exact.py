@@ -33,10 +33,19 @@ def exact(pair: Pair, metric: str, p: float, *, max_pairs: int = MAX_PAIRS) -> D
 
 
 def transport_cost(pair: Pair, cost: np.ndarray) -> float:
-    """Optimal value of the transport program with this cost matrix."""
+    """Optimal value of the transport program with this cost matrix.
+
+    Tokens in geometric order (sorted along the circle, say) make the network simplex 5 to 100 times slower than the
+    same tokens shuffled: its pivots then build long thin trees. So they are shuffled, with a fixed seed.
+    """
+    generator = np.random.default_rng(0)
+    rows, columns = generator.permutation(len(pair.a)), generator.permutation(len(pair.b))
+    cost = cost[rows[:, None], columns]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what POT warns of is read from its log
-        value, log = ot.emd2(pair.a, pair.b, cost, numItermax=max(1_000_000, 20 * pair.pairs), log=True)
+        value, log = ot.emd2(
+            pair.a[rows], pair.b[columns], cost, numItermax=max(1_000_000, 20 * pair.pairs), log=True
+        )
     if log.get("warning") is not None:
         raise SolveError(f"the network simplex did not reach the optimum: {log['warning']}")
     return float(value)
