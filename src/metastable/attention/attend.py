@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.select import KERNELS, select
+from metastable.attention.select import APPROXIMATE, DEFAULT_RTOL, KERNELS, select
 from metastable.errors import InvalidInput
 from metastable.measure import as_tensor
 
@@ -23,7 +23,7 @@ class Attended:
     log_partition: Float[Tensor, "q"]
     kernel: str
     error: float | None = None
-    """Estimate of the largest relative error of a row when the kernel approximates; None for exact kernels."""
+    """Estimate of the largest error of a row, relative to the longest value; None for exact kernels."""
 
 
 def attend(
@@ -39,8 +39,9 @@ def attend(
     """m_i = sum_j m_j e^{beta <q_i, k_j>} v_j / Z_i,   log Z_i = log sum_j m_j e^{beta <q_i, k_j>}.
 
     queries (n_q, d), keys (n_k, d); mass (n_k,) or None for 1/n_k each (so that Z is an expectation);
-    values (n_k, d_v) or None for the keys themselves. `kernel` is "auto" or one of the names in `KERNELS`.
-    `rtol` allows an approximation whose stated relative error is below it; None asks for all digits.
+    values (n_k, d_v) or None for the keys themselves. `kernel` is "auto" or one of the names in `KERNELS` and
+    `APPROXIMATE`. `rtol` allows an approximation whose stated error is below it, and "auto" takes the cheapest one;
+    None asks for all digits. Errors are relative to the longest value (mean) and to Z itself (log-partition).
 
     >>> attend([[1.0, 0.0]], [[1.0, 0.0], [-1.0, 0.0]], beta=2.0).mean[0, 0].item()  # tanh(2)
     0.964027580075...
@@ -60,8 +61,17 @@ def attend(
         raise InvalidInput(f"there are {k.shape[0]} keys but {v.shape[0]} values")
     if k.shape[0] == 0:
         raise InvalidInput("attention needs at least one key, got none")
+    if not q.device == k.device == v.device:
+        raise InvalidInput(
+            f"queries, keys and values must be on one device, got {q.device}, {k.device} and {v.device}"
+        )
+    dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), v.dtype)
+    same = v is k
+    q, k = q.to(dtype), k.to(dtype)
+    v = k if same else v.to(dtype)
     m = key_mass(mass, k)
     check_beta(beta)
+    check_rtol(rtol)
     if not all(bool(torch.isfinite(x).all()) for x in (q, k, v)):
         raise InvalidInput("queries, keys and values must be finite, got a NaN or infinity")
     return attend_unchecked(q, k, v, m, float(beta), kernel=kernel, rtol=rtol)
@@ -79,9 +89,27 @@ def attend_unchecked(
 ) -> Attended:
     """`attend` without its checks: for right-hand sides, whose inputs were validated when the run began."""
     name = select(queries, keys, values, beta, rtol) if kernel == "auto" else kernel
+    if name in APPROXIMATE:
+        wanted = DEFAULT_RTOL if rtol is None else rtol
+        mean, log_partition, error = APPROXIMATE[name](queries, keys, values, mass, beta, wanted)
+        if error <= wanted or kernel != "auto":
+            return Attended(mean, log_partition, kernel=name, error=error)
+        name = select(queries, keys, values, beta, None)
     if name not in KERNELS:
-        raise InvalidInput(f"unknown kernel {name!r}; choose from auto, {', '.join(sorted(KERNELS))}")
+        raise InvalidInput(
+            f"unknown kernel {name!r}; choose from auto, {', '.join(sorted([*KERNELS, *APPROXIMATE]))}"
+        )
     return Attended(*KERNELS[name](queries, keys, values, mass, beta), kernel=name)
+
+
+def check_rtol(rtol: float | None) -> None:
+    """Refuse a relative tolerance that is not None or in (0, 1)."""
+    try:
+        ok = rtol is None or 0 < rtol < 1
+    except TypeError:
+        ok = False
+    if not ok:
+        raise InvalidInput(f"rtol must be None or lie between 0 and 1, got {rtol!r}")
 
 
 def check_beta(beta: float) -> None:

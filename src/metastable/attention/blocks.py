@@ -1,0 +1,86 @@
+"""Tiled CPU kernel for larger d: two matrix products per tile of scores, the exponentials in place between them.
+
+A tile holds t_ij = beta log2(e) <q_i, k_j> for a block of rows and a block of keys, becomes 2^(t_ij - shift_i), and
+meets [m v | m] in the second product, which yields sum and partition together. shift_i is the running maximum of
+the row as in the fused kernel: rows whose bound beta |q_i| max_j |k_j| is small keep that bound, the others
+take the true maximum of each tile until no later key can overflow. Memory: O(n d) and one tile per thread.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from numba import njit
+from torch import Tensor
+
+from metastable.attention.exp2 import REDUCTION, exp2
+from metastable.attention.threads import blas_can_be_held, over_rows
+
+_LOG2_E, _LN_2 = math.log2(math.e), math.log(2.0)
+_KEYS = 1024
+
+
+def attend_blocks(
+    queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float
+) -> tuple[Tensor, Tensor]:
+    """(mean, log Z) of `attend` on the CPU for any d and d_v, in float32 or float64."""
+    if bool((mass <= 0).any()):
+        kept = mass > 0
+        keys, values, mass = keys[kept], values[kept], mass[kept]
+    n, n_k, d_v = queries.shape[0], keys.shape[0], values.shape[1]
+    single = queries.dtype == torch.float32
+    scaled = queries * (beta * _LOG2_E)
+    largest = mass.max()
+    share = (mass / largest)[:, None]
+    weighted = torch.cat([values * share, share], dim=1)
+    bound = torch.linalg.vector_norm(scaled.double(), dim=1) * torch.linalg.vector_norm(keys.double(), dim=1).max()
+    shift = torch.where(bound > (40.0 if single else 360.0), -1e30, bound)
+    total = torch.zeros((n, d_v + 1), dtype=torch.float64)
+    rows = 256 if n < 4096 else 512
+
+    def block_of_rows(start: int, stop: int) -> None:
+        buffer = torch.empty(rows * min(_KEYS, n_k), dtype=queries.dtype)
+        for first in range(start, stop, rows):
+            here = slice(first, min(first + rows, stop))
+            q, top, limit, sums = scaled[here], shift[here].numpy(), bound[here].numpy(), total[here]
+            for key in range(0, n_k, _KEYS):
+                k, w = keys[key : key + _KEYS], weighted[key : key + _KEYS]
+                tile = buffer[: q.shape[0] * k.shape[0]].view(q.shape[0], k.shape[0])
+                torch.mm(q, k.T, out=tile)
+                weights_in_place(tile.numpy(), top, limit, sums.numpy(), single)
+                if single:
+                    sums += tile @ w
+                else:
+                    sums.addmm_(tile, w)
+
+    if blas_can_be_held():
+        over_rows(block_of_rows, n, cost=n * n_k * (0.5 + 0.05 * (queries.shape[1] + d_v)), quantum=rows)
+    else:
+        block_of_rows(0, n)
+    partition = total[:, -1:]
+    log_partition = (shift + torch.log2(partition[:, 0])) * _LN_2 + torch.log(largest.double())
+    return (total[:, :-1] / partition).to(queries.dtype), log_partition.to(queries.dtype)
+
+
+@njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
+def weights_in_place(tile: Any, shift: Any, bound: Any, total: Any, single: bool) -> None:
+    """tile_ij <- 2^(tile_ij - shift_i), raising shift_i to the row's maximum where a later key could overflow."""
+    headroom = 90.0 if single else 700.0
+    floor = tile.dtype.type(-90.0 if single else -1000.0)
+    for i in range(tile.shape[0]):
+        row = tile[i]
+        if bound[i] - shift[i] > headroom:
+            top = row[0]
+            for j in range(row.shape[0]):
+                top = row[j] if row[j] > top else top
+            if top > shift[i]:
+                rescale = math.exp2(max(shift[i] - top, -2000.0))
+                for c in range(total.shape[1]):
+                    total[i, c] *= rescale
+                shift[i] = top
+        minus = tile.dtype.type(-shift[i])
+        for j in range(row.shape[0]):
+            t = row[j] + minus
+            row[j] = exp2(t if t > floor else floor)

@@ -1,0 +1,96 @@
+"""2^t for compiled loops: branch-free, so that LLVM turns a loop over it into vector instructions.
+
+2^t = 2^k p(t - k) with k the integer nearest to t and p the polynomial that interpolates 2^r at the Chebyshev nodes
+of [-1/2, 1/2]: degree 11 in float64 (truncation 4e-18), degree 6 in float32 (3e-9). k comes from adding and
+subtracting 1.5 * 2^52 (1.5 * 2^23), which rounds to an integer and leaves k in the low bits of the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import types
+from numba.extending import intrinsic, overload
+
+NO_REASSOCIATION = {"contract", "nnan", "ninf", "nsz", "arcp"}
+"""Fast-math flags for code around `exp2`. Reassociation would cancel the two roundings and must stay out of it."""
+
+REDUCTION = NO_REASSOCIATION | {"reassoc"}
+"""Flags for loops that sum what `exp2` returns; the instructions of an inlined `exp2` keep their own flags."""
+
+_ROUND_64 = 6755399441055744.0
+_ROUND_32 = np.float32(12582912.0)
+_F32_C = tuple(
+    np.float32(c)
+    for c in (
+        1.0,
+        0.6931472067028326,
+        0.24022650922288757,
+        0.05550327226670302,
+        0.009618056678524637,
+        0.0013400428177615838,
+        0.0001546144469856913,
+    )
+)
+_C0, _C1, _C2, _C3, _C4, _C5, _C6 = _F32_C
+
+
+def _bitcast(source: Any, target: Any) -> Any:
+    @intrinsic
+    def cast(_context: Any, _value: Any) -> Any:
+        def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+            return builder.bitcast(args[0], context.get_value_type(target))
+
+        return target(source), codegen
+
+    return cast
+
+
+_bits_64, _float_64 = _bitcast(types.float64, types.int64), _bitcast(types.int64, types.float64)
+_bits_32, _float_32 = _bitcast(types.float32, types.int32), _bitcast(types.int32, types.float32)
+_SHIFT_32 = np.int32(23)
+
+
+def exp2(t: Any) -> Any:
+    """2^t, to be called from compiled code: |t| <= 1000 in float64, |t| <= 120 in float32; clamp before calling."""
+    return np.exp2(t)
+
+
+@overload(exp2, jit_options={"fastmath": NO_REASSOCIATION})
+def _exp2(t: Any) -> Callable[[Any], Any] | None:
+    if t == types.float64:
+
+        def double(t: Any) -> Any:
+            s = t + _ROUND_64
+            r = t - (s - _ROUND_64)
+            p = 4.4558179083360645e-10 * r + 7.074194297288521e-09
+            p = p * r + 1.0178057087733941e-07
+            p = p * r + 1.3215432535912375e-06
+            p = p * r + 1.5252733841556773e-05
+            p = p * r + 0.00015403530463724353
+            p = p * r + 0.001333355814640647
+            p = p * r + 0.009618129107587256
+            p = p * r + 0.055504108664821625
+            p = p * r + 0.24022650695910158
+            p = p * r + 0.6931471805599453
+            p = p * r + 1.0
+            return _float_64(_bits_64(p) + (_bits_64(s) << 52))
+
+        return double
+    if t == types.float32:
+
+        def single(t: Any) -> Any:
+            s = t + _ROUND_32
+            r = t - (s - _ROUND_32)
+            p = _C6 * r + _C5
+            p = p * r + _C4
+            p = p * r + _C3
+            p = p * r + _C2
+            p = p * r + _C1
+            p = p * r + _C0
+            return _float_32(_bits_32(p) + types.int32(_bits_32(s) << _SHIFT_32))
+
+        return single
+    return None

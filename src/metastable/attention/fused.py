@@ -1,0 +1,169 @@
+"""Fused CPU kernel for small d: scores, exponentials and sums of a row in one pass, nothing of size n_q x n_k.
+
+Scores are computed in base 2, t_ij = beta log2(e) <q_i, k_j>, so that no multiplication is lost on the base of the
+exponential. A row with beta |q_i| max_j |k_j| below a limit is shifted by that bound (no score exceeds it and no
+weight underflows). A longer row is shifted by its running maximum over blocks of keys: a first pass finds the true
+maximum of the block, the sums so far are rescaled when it exceeds the shift, and a block that is too far below to
+matter is skipped. The first pass is spared once the bound says that no later key can overflow above the shift.
+In float32 the lanes sum one block in float32 and the blocks are summed in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from numba import njit
+from numba.cpython.unsafe.tuple import tuple_setitem
+from torch import Tensor
+
+from metastable.attention.exp2 import REDUCTION, exp2
+from metastable.attention.threads import over_rows
+from metastable.errors import InvalidInput
+
+MAX_COLUMNS = 8
+"""Largest d and d_v: LLVM unrolls the loops over columns up to here; beyond, matrix multiplication wins."""
+
+with_item: Any = tuple_setitem
+_LOG2_E, _LN_2 = math.log2(math.e), math.log(2.0)
+
+
+def attend_fused(queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float) -> tuple[Tensor, Tensor]:
+    """(mean, log Z) of `attend` for d, d_v <= MAX_COLUMNS on the CPU, in float32 or float64, on all cores."""
+    if max(queries.shape[1], values.shape[1]) > MAX_COLUMNS:
+        raise InvalidInput(
+            f'kernel="fused" takes d and d_v up to {MAX_COLUMNS}, got {queries.shape[1]} and {values.shape[1]}; '
+            'use kernel="blocks"'
+        )
+    q = contiguous(queries)
+    (n, d), (n_k, d_v) = q.shape, values.shape
+    single = q.dtype == np.float32
+    block = min(n_k, 512 if single else 1024)
+    k, weighted, count, radius, largest = key_blocks(contiguous(keys), contiguous(values), contiguous(mass), block)
+    mean = torch.empty((n, d_v), dtype=queries.dtype)
+    log_partition = torch.empty(n, dtype=queries.dtype)
+    out, log_z = mean.numpy(), log_partition.numpy()
+    kernel, scale, log_mass = fused_kernel(d, d_v, single), beta * _LOG2_E, math.log(largest)
+
+    def rows(start: int, stop: int) -> None:
+        kernel(q[start:stop], k, weighted, count, scale, radius, log_mass, out[start:stop], log_z[start:stop])
+
+    over_rows(rows, n, cost=n * n_k * (0.35 if single else 0.9))
+    return mean, log_partition
+
+
+def contiguous(tensor: Tensor) -> np.ndarray:
+    """The tensor as a numpy array in C order, without a copy where it is in that order already."""
+    return np.ascontiguousarray(tensor.numpy())
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def key_blocks(k: Any, v: Any, m: Any, block: int) -> tuple[Any, Any, int, float, float]:
+    """Keys as (blocks, d, block), [m v | m] as (blocks, d_v + 1, block) with m scaled to at most 1; how many keys,
+    the length of the longest and the largest mass.
+
+    Keys of mass zero are left out: their scores must not move the row maximum.
+    """
+    largest = 0.0
+    for j in range(m.shape[0]):
+        largest = max(largest, m[j])
+    blocks = (k.shape[0] + block - 1) // block
+    keys = np.zeros((blocks, k.shape[1], block), k.dtype)
+    weighted = np.zeros((blocks, v.shape[1] + 1, block), k.dtype)
+    count = 0
+    longest = 0.0
+    for j in range(k.shape[0]):
+        if m[j] > 0.0:
+            b, place = divmod(count, block)
+            square = 0.0
+            for c in range(k.shape[1]):
+                keys[b, c, place] = k[j, c]
+                square += float(k[j, c]) * float(k[j, c])
+            longest = max(longest, square)
+            share = m[j] / largest
+            for c in range(v.shape[1]):
+                weighted[b, c, place] = share * v[j, c]
+            weighted[b, v.shape[1], place] = share
+            count += 1
+    return keys, weighted, count, math.sqrt(longest), largest
+
+
+@cache
+def fused_kernel(d: int, d_v: int, single: bool) -> Callable[..., None]:
+    """The compiled loop for one pair of dimensions and one precision; compiled once and kept on disk."""
+    real: Any = np.float32 if single else np.float64
+    query_zero, sum_zero, total_zero = (real(0.0),) * d, (real(0.0),) * (d_v + 1), (0.0,) * (d_v + 1)
+    bound_limit = 40.0 if single else 360.0
+    headroom = 90.0 if single else 700.0
+    floor = real(-90.0 if single else -1000.0)
+
+    @njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
+    def kernel(
+        queries: Any,
+        keys: Any,
+        weighted: Any,
+        count: int,
+        scale: float,
+        radius: float,
+        log_mass: float,
+        mean: Any,
+        log_partition: Any,
+    ) -> None:
+        block = keys.shape[2]
+        for i in range(queries.shape[0]):
+            row = query_zero
+            square = 0.0
+            for c in range(d):
+                entry = scale * queries[i, c]
+                square += entry * entry
+                row = with_item(row, c, real(entry))
+            bound = math.sqrt(square) * radius
+            running = bound > bound_limit
+            shift = real(-1e30) if running else real(bound)
+            total = total_zero
+            for b in range((count + block - 1) // block):
+                k, v = keys[b], weighted[b]
+                length = min(block, count - b * block)
+                if bound - shift > headroom:
+                    top = real(-3e38)
+                    for j in range(length):
+                        t = real(0.0)
+                        for c in range(d):
+                            t += row[c] * k[c, j]
+                        top = t if t > top else top
+                    if top > shift:
+                        rescale = math.exp2(max(float(shift) - float(top), -2000.0))
+                        for c in range(d_v + 1):
+                            total = with_item(total, c, total[c] * rescale)
+                        shift = top
+                    elif top < shift + floor:
+                        continue
+                part = sum_zero
+                if running:
+                    for j in range(length):
+                        t = -shift
+                        for c in range(d):
+                            t += row[c] * k[c, j]
+                        w = exp2(t if t > floor else floor)
+                        for c in range(d_v + 1):
+                            part = with_item(part, c, part[c] + w * v[c, j])
+                else:
+                    for j in range(length):
+                        t = -shift
+                        for c in range(d):
+                            t += row[c] * k[c, j]
+                        w = exp2(t)
+                        for c in range(d_v + 1):
+                            part = with_item(part, c, part[c] + w * v[c, j])
+                for c in range(d_v + 1):
+                    total = with_item(total, c, total[c] + part[c])
+            inverse = 1.0 / total[d_v]
+            for c in range(d_v):
+                mean[i, c] = real(total[c] * inverse)
+            log_partition[i] = real((float(shift) + math.log2(total[d_v])) * _LN_2 + log_mass)
+
+    return kernel
