@@ -14,6 +14,7 @@ import joblib
 
 from metastable.errors import InvalidInput
 from metastable.papers.claim import Claim, Finding, Setting, Verdict
+from metastable.papers.progress import bar
 from metastable.papers.store import ClaimStore
 
 
@@ -67,8 +68,6 @@ def verify(
     """
     chosen = select(paper, claims)
     finished = {}
-    from metastable.papers.progress import bar
-
     with bar(progress, len(chosen)) as advance:
         for verdict in verdicts(paper, quick=quick, out=out, claims=claims, jobs=jobs, seed=seed):
             finished[verdict.claim] = verdict
