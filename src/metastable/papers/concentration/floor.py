@@ -174,7 +174,7 @@ def plateau_experiment(setting: Setting) -> Finding:
     """Largest over smallest W2 long after concentration, V and V B^T sharing their dominant space."""
     beta = 64.0
     times = np.concatenate([np.linspace(0, 15, 31), np.linspace(20, setting.choose(60, 200), 9)])
-    rho0 = nodes(reference_skew(), 2, setting.choose(800, 2000), "graded", axis=[1.0, 0.0], depth=20.0)
+    rho0 = nodes(reference_skew(), 2, setting.choose(800, 2000), kind="graded", axis=[1.0, 0.0], depth=20.0)
     w2 = distances(run(plain(), beta, rho0, times, rtol=1e-6), limit(plain(), rho0))
     late = times >= 15
     return Finding(float(w2[late].max() / w2[late].min()), curves={"t": times, "W2": w2})
@@ -193,8 +193,8 @@ def _theorem(beta: np.ndarray | float) -> np.ndarray | float:
 CLAIMS = (
     Claim(
         "error-in-beta",
-        "At fixed t and for a smooth law tokens at inverse temperature beta are 1/beta away from the zero-temperature "
-        "flow, closer than the theorem's sqrt(log(beta+1)/beta).",
+        "At fixed t and for a smooth law tokens at inverse temperature beta are 1/beta away from the zero-temperature"
+        " flow, closer than the theorem's sqrt(log(beta+1)/beta).",
         error_experiment,
         expected=-1.0,
         tolerance=0.1,

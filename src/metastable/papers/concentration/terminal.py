@@ -260,8 +260,8 @@ CLAIMS = (
     ),
     Claim(
         "exit-time",
-        "Tokens drawn from a symmetric law leave the metastable phase at t_x + ln(sqrt(beta B_1 n/2)/2)/(V_2 - V_1) "
-        "when V prefers another direction.",
+        "Tokens drawn from a symmetric law leave the metastable phase at t_x + ln(sqrt(beta B_1 n/2)/2)/(V_2 - V_1)"
+        " when V prefers another direction.",
         exit_experiment,
         expected=0.0,
         tolerance=2.0,

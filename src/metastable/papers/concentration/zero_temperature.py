@@ -91,7 +91,7 @@ def rate_experiment(setting: Setting) -> Finding:
         s = spectrum(w)
         c = min(s.g_in, s.g_out / 2)
         times = np.linspace(0, 12 / c, 61)
-        rho0 = meanfield.nodes(Uniform(2), 2, 4000, "graded", axis=[1.0, 0.0], depth=s.g_out * times[-1] + 8)
+        rho0 = meanfield.nodes(Uniform(2), 2, 4000, kind="graded", axis=[1.0, 0.0], depth=s.g_out * times[-1] + 8)
         w2 = np.asarray(distance_to_limit(w, rho0, times))
         late = times >= 6 / c
         measured = -slope(times[late], np.log(w2[late]))
