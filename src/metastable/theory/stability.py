@@ -91,8 +91,11 @@ def velocity_defect(w: AttentionWeights, beta: float, points: Tensor, mass: Tens
     return math.sqrt(float((mass * ((v - v0) ** 2).sum(1)).sum()))
 
 
-def accumulated_bound(times: Any, defects: Any, L0: float) -> Float[Tensor, "m"]:
-    """int_0^t e^{L_0(t-s)} eps(s) ds at every time of the run, eps linear between them (S3)."""
+def accumulated_bound(times: Any, defects: Any, L0: float, upper: bool = False) -> Float[Tensor, "m"]:
+    """int_0^t e^{L_0(t-s)} eps(s) ds at every time of the run, eps linear between them (S3).
+
+    upper=True takes the larger of the two ends on every interval instead.
+    """
     t = np.asarray(times, dtype=np.float64)
     eps = np.asarray(defects, dtype=np.float64)
     if t.shape != eps.shape or t.ndim != 1 or len(t) < 1 or (np.diff(t) <= 0).any():
@@ -104,7 +107,8 @@ def accumulated_bound(times: Any, defects: Any, L0: float) -> Float[Tensor, "m"]
         # Exact integrals of e^{L0 (h-s)} against 1 and s/h; their series where e^z - 1 would cancel.
         whole = h * (math.expm1(z) / z if z > 1e-8 else 1 + z / 2)
         late = h * ((math.expm1(z) - z) / z**2 if z > 1e-4 else 0.5 + z / 6)
-        bound[i] = math.exp(z) * bound[i - 1] + eps[i - 1] * (whole - late) + eps[i] * late
+        forcing = max(eps[i - 1], eps[i]) * whole if upper else eps[i - 1] * (whole - late) + eps[i] * late
+        bound[i] = math.exp(z) * bound[i - 1] + forcing
     return torch.from_numpy(bound)
 
 
@@ -119,14 +123,20 @@ class PosterioriBound:
 
 
 def posteriori_bound(w: AttentionWeights, beta: float, path: Any, L0: float | None = None) -> PosterioriBound:
-    """S3 from a run of the softmax flow: `path` has times (m,), points (m, n, d), mass (n,), starting at time 0."""
+    """S3 from a run of the softmax flow: `path` has times (m,), points (m, n, d), mass (n,), starting at time 0.
+
+    Between two saved times the larger of their defects counts, so that a coarse run gives a larger bound.
+    """
     times = torch.as_tensor(np.asarray(path.times, dtype=np.float64))
     if float(times[0]) != 0.0:
         raise InvalidInput(f"the bound accumulates from time 0, but the path starts at t = {float(times[0])}")
     constant = growth_constant(w) if L0 is None else L0
     defects = [velocity_defect(w, beta, x, path.mass) for x in path.points]
     return PosterioriBound(
-        times, torch.tensor(defects, dtype=torch.float64), constant, accumulated_bound(times, defects, constant)
+        times,
+        torch.tensor(defects, dtype=torch.float64),
+        constant,
+        accumulated_bound(times, defects, constant, upper=True),
     )
 
 

@@ -65,7 +65,7 @@ def distance_to_limit(
     pi = limit_map(w, tolerance)
     path = orbit(w.M, w.B, _tokens(w, rho), np.atleast_1d(times))
     if pi.spectrum.M.symmetric:
-        distances = _nearest_point_distance(pi, path, rho.mass, metric)
+        distances = nearest_point_distance(pi, path, rho.mass, metric)
     else:
         target = limit(w, rho, tolerance)
         distances = torch.tensor(
@@ -91,7 +91,8 @@ def coupling_to_limit(
     return float(rms[0]) if times.ndim == 0 else rms
 
 
-def _nearest_point_distance(pi: LimitMap, path: Tensor, mass: Tensor, metric: str) -> Tensor:
+def nearest_point_distance(pi: LimitMap, path: Tensor, mass: Tensor, metric: str) -> Tensor:
+    """sqrt(E 2(1 - |P_E x|)) (chordal) or sqrt(E arccos^2|P_E x|) (geodesic) of every frame of a path (m, n, d)."""
     onto = torch.linalg.vector_norm(path @ pi.projector.to(path).T, dim=2)
     off = torch.linalg.vector_norm(path - path @ pi.projector.to(path).T, dim=2)
     # 1 - |P_E x| = |P_perp x|^2/(1 + |P_E x|) keeps its digits when the tokens are nearly there.
