@@ -1,0 +1,215 @@
+"""What was found, in plain sentences, each with the evidence and the confidence that it deserves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from metastable.audit.heads import WeightAudit
+from metastable.audit.loop import EARLY_RATIO, ENDS, PASSES, LoopAudit
+from metastable.audit.text import TextAudit
+from metastable.encoders import Encoder
+
+SINK = 0.25
+LIMITS = (
+    "It does not forecast how tokens move through the stacked layers: the limit map of the theory belongs to one "
+    "layer iterated for ever, and stacked-layer movement is not forecast by it.",
+    "The looped layer is a thought experiment on real weights: no model is run that way, and the MLPs, the "
+    "residual gains and the other layers are left out.",
+    "One-step forecasts use the mean and covariance of the very tokens whose update they forecast; they say which "
+    "statistics attention reads, not what it will do on text that was not measured.",
+    "It says nothing about the quality, fairness or safety of the model, nor about which heads may be removed.",
+    "Numbers measured on text belong to that text; other text gives other numbers.",
+    "Thresholds (early phase above a ratio of 3, 25% and 95% of the energy) are rules of thumb, not theorems.",
+)
+"""What the report does not tell."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One sentence, the numbers behind it, and a confidence: "measured", "supported" or "weak"."""
+
+    sentence: str
+    evidence: str
+    confidence: str
+
+
+def findings(
+    encoder: Encoder, weights: WeightAudit, text: TextAudit | None, loops: Sequence[LoopAudit]
+) -> list[Finding]:
+    """The sentences of the first page."""
+    said = [_verified(encoder), _temperature(weights, text)]
+    if text is not None:
+        said += [_forecast(text), _closures(text), _sinks(text), _collapse(text)]
+    said += [_terminal(loops), _early(weights, loops), _matching(weights), _bottleneck(weights)]
+    return [finding for finding in said if finding is not None]
+
+
+def _verified(encoder: Encoder) -> Finding:
+    check = encoder.verification
+    return Finding(
+        "The weights were read correctly: the model's own attention is rebuilt from them.",
+        f"largest difference {check.attention_error:.1e} on {check.tokens} tokens, update {check.update_error:.1e}",
+        "measured",
+    )
+
+
+def _temperature(weights: WeightAudit, text: TextAudit | None) -> Finding:
+    if text is None:
+        kappas = [layer.kappa for layer in weights.layers]
+        ratios = [layer.kappa / max(layer.d_eff - 1, 1) for layer in weights.layers]
+        of = "for tokens without preferred direction"
+    else:
+        kappas = [layer.kappa for layer in text.layers]
+        ratios = [layer.kappa_over_dimension for layer in text.layers]
+        of = "on this text"
+    cold = max(ratios)
+    verdict = (
+        "Attention is cold: the low-temperature theory can be expected to apply."
+        if min(ratios) > 3
+        else "Attention is warm in every layer: tokens average over many others."
+        if cold < 0.3
+        else "Attention is neither cold nor warm: it selects, but the zero-temperature limit is not reached."
+    )
+    return Finding(
+        verdict, f"kappa {_span(kappas)}, kappa/(d_eff - 1) {_span(ratios)} over layers, {of}", "measured"
+    )
+
+
+def _forecast(text: TextAudit) -> Finding:
+    def mean(name: str) -> float:
+        return sum(f.cosine[name] for f in text.forecasts) / len(text.forecasts)
+
+    names = {
+        "gaussian": "the mean and covariance of the tokens (Gaussian tilt)",
+        "argmax": "each token's best key alone (argmax)",
+        "uniform": "the mean of the tokens (uniform attention)",
+        "zero_temperature": "the zero-temperature limit",
+    }
+    best = max(names, key=mean)
+    controls = [v for f in text.forecasts if (v := f.control[best]) is not None]
+    control = sum(controls) / len(controls) if controls else None
+    beats = control is not None and all(
+        f.cosine[best] - (f.control[best] or 0.0) > 2 * f.spread[best] for f in text.forecasts
+    )
+    against = "" if control is None else f", {control:.2f} with other heads' scores"
+    return Finding(
+        f"What attention adds to a token is forecast best by {names[best]}.",
+        f"mean cosine {mean(best):.2f}{against}; zero temperature {mean('zero_temperature'):.2f}, "
+        f"argmax {mean('argmax'):.2f}, uniform {mean('uniform'):.2f}",
+        "supported" if beats or best == "uniform" else "weak",
+    )
+
+
+def _closures(text: TextAudit) -> Finding:
+    own = {k: v for k, v in text.closures.items() if k != "none"}
+    best = max(own, key=lambda k: own[k])
+    gain = own[best] - text.closures["none"]
+    error = text.closures_spread[best] + text.closures_spread["none"]
+    return Finding(
+        f"Of the simple substitutes for softmax, {best.replace('_', ' ')} keeps most of the final embedding.",
+        ", ".join(f"{k.replace('_', ' ')} {v:.2f}" for k, v in text.closures.items())
+        + " (cosine with the true one)",
+        "supported" if text.texts > 1 and gain > 2 * error else "weak",
+    )
+
+
+def _sinks(text: TextAudit) -> Finding:
+    heavy = [h for h in text.heads if h.sink >= SINK]
+    if not heavy:
+        return Finding("No head sends a quarter of its attention to a single token.", "", "measured")
+    ends = sum(h.sink_position != 1 for h in heavy)
+    return Finding(
+        f"{len(heavy)} of {len(text.heads)} heads send a quarter or more of all attention to one token of a text.",
+        f"in {ends} of them that token is the first or the last; "
+        f"layers {_layers(sorted({h.layer for h in heavy}))}",
+        "measured",
+    )
+
+
+def _collapse(text: TextAudit) -> Finding:
+    first, last = text.layers[0], text.layers[-1]
+    grows = last.mean_cosine > first.mean_cosine + 0.05
+    verdict = (
+        "Tokens of a text grow more alike with depth." if grows else "Tokens of a text do not collapse with depth."
+    )
+    return Finding(
+        verdict,
+        f"mean cosine {first.mean_cosine:.2f} -> {last.mean_cosine:.2f}, "
+        f"effective rank {first.effective_rank:.0f} -> {last.effective_rank:.0f} from first to last layer's input",
+        "measured",
+    )
+
+
+def _terminal(loops: Sequence[LoopAudit]) -> Finding:
+    right = [loop for loop in loops if loop.terminal_holds]
+    wrong = max((loop.terminal_wrong_layer for loop in right), default=0.0)
+    if not right:
+        return Finding(
+            "Iterated alone, no layer ends in the dominant space of its values sum A.",
+            "energy there at the end: " + ", ".join(f"{loop.terminal_energy:.2f}" for loop in loops),
+            "measured",
+        )
+    return Finding(
+        f"Iterated alone, layer{'s' * (len(right) > 1)} {_layers([loop.layer for loop in right])} "
+        f"end{'s' * (len(right) == 1)} where the weights say: in the dominant space of sum A.",
+        f"at least {min(loop.terminal_energy for loop in right):.0%} of the energy (asked: {ENDS:.0%}); the space "
+        f"of another layer holds at most {wrong:.0%}; not so in {len(loops) - len(right)} of {len(loops)} layers",
+        "supported" if wrong < 0.5 else "weak",
+    )
+
+
+def _early(weights: WeightAudit, loops: Sequence[LoopAudit]) -> Finding:
+    forecast = [loop for loop in loops if loop.forecast_early]
+    right = sum(loop.early_holds for loop in loops)
+    rotating = [layer.layer for layer in weights.layers if layer.product_is_complex]
+    spin = f"; M0 has a complex dominant pair in layers {_layers(rotating)}" if rotating else ""
+    if not forecast:
+        return Finding(
+            "No layer is forecast to have a separate early phase.",
+            f"Re lambda(M0)/Re lambda(sum A) is below {EARLY_RATIO:g} everywhere; right in {right} of {len(loops)}"
+            f" layers{spin}",
+            "supported" if right == len(loops) else "weak",
+        )
+    peaks = ", ".join(
+        f"{loop.early_energy:.0%} (re-matched heads {loop.early_rolled_heads:.0%})" for loop in forecast
+    )
+    return Finding(
+        f"Layer{'s' * (len(forecast) > 1)} {_layers([loop.layer for loop in forecast])} should first gather in the "
+        "space of M0, a phase of its own; this was forecast from the weights.",
+        f"peak energy there {peaks}, asked {PASSES:.0%}; "
+        f"the forecast is right in {right} of {len(loops)} layers{spin}",
+        "supported" if right == len(loops) else "weak",
+    )
+
+
+def _matching(weights: WeightAudit) -> Finding:
+    matched = sum(h.trace_rank >= 1 for h in weights.heads)
+    per_layer = len(weights.heads) // len(weights.layers)
+    chance = len(weights.heads) / max(per_layer, 1)
+    return Finding(
+        f"In {matched} of {len(weights.heads)} heads, values match their own scores better than any other head's.",
+        f"|tr M_h| exceeds all |tr(A_h B_h'^T)| of the layer; chance would give about {chance:.0f}",
+        "supported" if matched > 2 * chance else "weak",
+    )
+
+
+def _bottleneck(weights: WeightAudit) -> Finding:
+    ranks = [layer.stable_rank for layer in weights.layers]
+    pairs = [weights.shared_directions[i][j] for i in range(len(weights.layers)) for j in range(i) if i != j]
+    shared = sum(pairs) / len(pairs) if pairs else 0.0
+    return Finding(
+        f"A layer writes to about {min(ranks):.0f} to {max(ranks):.0f} directions out of {weights.layers[0].d}.",
+        f"stable rank of sum A; layers share {shared:.1%} of their dominant spaces "
+        f"(chance: {weights.shared_by_chance:.1%})",
+        "measured",
+    )
+
+
+def _span(values: Sequence[float]) -> str:
+    return f"{min(values):.2g} to {max(values):.2g}"
+
+
+def _layers(numbers: Sequence[int]) -> str:
+    words = [str(n) for n in numbers]
+    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]

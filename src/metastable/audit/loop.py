@@ -1,0 +1,178 @@
+"""The looped layer: the theory's own setting on real weights.
+
+One layer's attention is iterated with renormalisation, s <- (s + C sum_h A_h m_h(s)) / |.|, without the MLP, the
+other layers or the residual's gain. From the weights alone the audit forecasts where the tokens go: through the
+dominant space of M0 if its eigenvalue is much larger than that of sum A, and into the dominant space of sum A in the
+end. Then it runs the loop and grades the forecast, beside the wrong layer and re-matched heads as controls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable.audit.heads import WeightAudit
+from metastable.audit.spectra import Factors, Spectrum, energy_in
+from metastable.encoders import Encoder, Layer
+from metastable.measure import Measure
+from metastable.observe import clusters
+
+STEPS = 400
+TOKENS = 96
+SETTLED = 1e-7
+"""The loop ends when no token moves by more than this."""
+EARLY_RATIO = 3.0
+"""Re lambda(M0) / Re lambda(sum A) above which the early phase is forecast: a rule of thumb, not a theorem."""
+PASSES = 0.25
+ENDS = 0.95
+
+
+@dataclass(frozen=True)
+class LoopAudit:
+    """One layer iterated: what was forecast, what happened, what the controls say. Energies are shares in [0, 1]."""
+
+    layer: int
+    ratio: float
+    forecast_early: bool
+    """Forecast: the tokens pass through the dominant space of M0."""
+    steps: int
+    settled: bool
+    terminal_energy: float
+    """Energy in the dominant space of sum A at the end."""
+    terminal_wrong_layer: float
+    """The largest energy at the end in the dominant space of another layer's sum A."""
+    early_energy: float
+    """The largest energy in the dominant space of M0 on the way."""
+    early_energy_end: float
+    early_rolled_heads: float
+    """The largest energy on the way in the dominant space of M0 with re-matched heads."""
+    chance: float
+    """Energy of tokens without preferred direction in such a space."""
+    clusters: int
+    antipodal: bool
+    """Whether the tokens end as two opposite clusters."""
+    early_holds: bool
+    """Whether the forecast of the early phase (passes through, or does not) was right."""
+    terminal_holds: bool
+    """Whether the tokens ended in the dominant space of sum A."""
+    outcome: str
+    curve_steps: list[int] = field(repr=False)
+    curve_terminal: list[float] = field(repr=False)
+    curve_early: list[float] = field(repr=False)
+    trajectories: list[list[list[float]]] = field(repr=False)
+    """Some tokens in the plane of the first two principal directions of the whole run: [token][time][2]."""
+
+
+def audit_loops(
+    encoder: Encoder,
+    weights: WeightAudit,
+    starts: Float[Tensor, "layers n d"] | None = None,
+    *,
+    steps: int = STEPS,
+    report: Callable[[str], None] = lambda text: None,
+) -> list[LoopAudit]:
+    """Iterate every layer from `starts[l]` (the tokens that it sees on text), or from random tokens."""
+    result = []
+    for layer in encoder.layers:
+        report(f"looped layer {layer.index}")
+        start = random_tokens(layer, TOKENS) if starts is None else spread(starts[layer.index], TOKENS)
+        result.append(_loop(layer, weights, start, steps))
+    return result
+
+
+def step(layer: Layer, factors: Factors, points: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    """C sum_h A_h m_h at every token: logits s^T B_h s' + <g_h, s'>, no positions."""
+    q = torch.einsum("nd,hrd->hnr", points, factors.query)
+    k = torch.einsum("nd,hrd->hnr", points, factors.key)
+    logits = q @ k.mT + (factors.field @ points.T)[:, None]
+    attended = torch.softmax(logits, dim=-1) @ torch.einsum("nd,hrd->hnr", points, factors.value)
+    return torch.einsum("hnr,hdr->nd", attended, factors.output)
+
+
+def random_tokens(layer: Layer, n: int, seed: int = 0) -> Float[Tensor, "n d"]:
+    """Tokens without preferred direction on the layer's sphere (centred where its norm centres)."""
+    generator = torch.Generator().manual_seed(seed)
+    points = layer.norm.centre(torch.randn(n, layer.d, generator=generator, dtype=torch.float64))
+    return points / torch.linalg.vector_norm(points, dim=1, keepdim=True)
+
+
+def spread(points: Float[Tensor, "n d"], n: int) -> Float[Tensor, "m d"]:
+    """At most n tokens, evenly spread over the text, on the unit sphere."""
+    pick = torch.linspace(0, len(points) - 1, min(n, len(points))).round().long()
+    chosen = points[pick]
+    return chosen / torch.linalg.vector_norm(chosen, dim=1, keepdim=True).clamp_min(1e-300)
+
+
+def _loop(layer: Layer, weights: WeightAudit, start: Tensor, steps: int) -> LoopAudit:
+    factors = Factors.of(layer)
+    values, products = weights.spaces[layer.index]
+    rolled = Spectrum.of(factors.rolled().sum_products).space
+    points, path = start, [start]
+    early, early_rolled, terminal = [], [], []
+    settled, taken = False, 0
+    for taken in range(steps + 1):
+        early.append(energy_in(products, points))
+        early_rolled.append(energy_in(rolled, points))
+        terminal.append(energy_in(values, points))
+        if settled or taken == steps:
+            break
+        moved = points + step(layer, factors, points)
+        moved = moved / torch.linalg.vector_norm(moved, dim=1, keepdim=True).clamp_min(1e-300)
+        settled = float((moved - points).abs().max()) < SETTLED
+        points = moved
+        path.append(points)
+    others = [space for l, (space, _) in enumerate(weights.spaces) if l != layer.index]
+    groups = clusters(Measure(points), angle=0.3)
+    ratio = weights.layers[layer.index].ratio
+    forecast_early = ratio >= EARLY_RATIO
+    times = _log_times(len(path))
+    antipodal = len(groups) == 2 and float((points @ points.T).min()) < -0.9
+    passed, ended = max(early) >= PASSES, terminal[-1] >= ENDS
+    return LoopAudit(
+        layer=layer.index,
+        ratio=ratio,
+        forecast_early=forecast_early,
+        steps=taken,
+        settled=settled,
+        terminal_energy=terminal[-1],
+        terminal_wrong_layer=max((energy_in(space, points) for space in others), default=0.0),
+        early_energy=max(early),
+        early_energy_end=early[-1],
+        early_rolled_heads=max(early_rolled),
+        chance=values.shape[1] / layer.norm.d_eff,
+        clusters=len(groups),
+        antipodal=antipodal,
+        early_holds=passed == forecast_early,
+        terminal_holds=ended,
+        outcome=_outcome(passed, ended, early[-1] >= ENDS, settled),
+        curve_steps=times,
+        curve_terminal=[terminal[t] for t in times],
+        curve_early=[early[t] for t in times],
+        trajectories=_plane(path, times),
+    )
+
+
+def _outcome(passed: bool, ended: bool, stayed: bool, settled: bool) -> str:
+    if ended:
+        return "passes through the space of M0, ends in that of sum A" if passed else "ends in the space of sum A"
+    if stayed:
+        return "ends in the space of M0"
+    return "ends elsewhere" if settled else "still moving when the run ended"
+
+
+def _log_times(length: int, count: int = 48) -> list[int]:
+    grid = {0, length - 1, *(round(math.expm1(math.log(length) * i / (count - 1))) for i in range(count))}
+    return sorted(t for t in grid if 0 <= t < length)
+
+
+def _plane(path: Sequence[Tensor], times: Sequence[int], tokens: int = 24) -> list[list[list[float]]]:
+    seen = torch.stack([path[t] for t in times])
+    pick = torch.linspace(0, seen.shape[1] - 1, min(tokens, seen.shape[1])).round().long()
+    _, _, axes = torch.linalg.svd(seen.reshape(-1, seen.shape[2]), full_matrices=False)
+    plane = torch.einsum("tnd,kd->ntk", seen[:, pick], axes[:2])
+    return [[[round(float(x), 4) for x in place] for place in token] for token in plane]

@@ -1,0 +1,143 @@
+"""A series of audits: checkpoints or fine-tunes of one architecture, and what moved between them."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from metastable.audit.report import AuditReport, audit
+from metastable.encoders import Encoder, load
+from metastable.errors import InvalidInput, StorageError
+
+SCHEMA = "metastable/audit-series/1"
+
+
+@dataclass(frozen=True, eq=False)
+class AuditSeries:
+    """Reports of several models in the order given, and their numbers side by side."""
+
+    names: list[str]
+    reports: list[AuditReport] = field(repr=False)
+
+    def table(self) -> dict[str, list[float | None]]:
+        """Quantities that can be followed along the series, one value per model."""
+        rows: dict[str, Callable[[AuditReport], float | None]] = {
+            "kappa of the weights (median head)": lambda r: statistics.median(h.kappa for h in r.weights.heads),
+            "Re lambda(sum A), largest layer": lambda r: max(l.top_sum_values.real for l in r.weights.layers),
+            "Re lambda(M0), largest layer": lambda r: max(l.top_sum_products.real for l in r.weights.layers),
+            "largest ratio Re lambda(M0)/Re lambda(sum A)": lambda r: max(l.ratio for l in r.weights.layers),
+            "asymmetry of M_h (median head)": lambda r: statistics.median(h.asymmetry for h in r.weights.heads),
+            "heads with a complex dominant pair": lambda r: float(
+                sum(h.product_is_complex for h in r.weights.heads)
+            ),
+            "stable rank of sum A (mean layer)": lambda r: statistics.mean(l.stable_rank for l in r.weights.layers),
+            "heads whose values match their scores": lambda r: float(
+                sum(h.trace_rank >= 1 for h in r.weights.heads)
+            ),
+            "looped layers that end in sum A": lambda r: float(sum(p.terminal_holds for p in r.loops)),
+            "looped layers with an early phase": lambda r: float(sum(p.early_energy >= 0.25 for p in r.loops)),
+            "early-phase forecasts that are right": lambda r: float(sum(p.early_holds for p in r.loops)),
+        }
+        if all(r.text is not None for r in self.reports):
+            rows |= {
+                "kappa on text (median layer)": lambda r: statistics.median(l.kappa for l in _text(r).layers),
+                "kappa/(d_eff - 1) (median layer)": lambda r: statistics.median(
+                    l.kappa_over_dimension for l in _text(r).layers
+                ),
+                "attention entropy (mean layer)": lambda r: statistics.mean(l.entropy for l in _text(r).layers),
+                "mean cosine of tokens, last layer": lambda r: _text(r).layers[-1].mean_cosine,
+                "Gaussian forecast (mean cosine)": lambda r: _step(r, "gaussian"),
+                "its control": lambda r: _control(r, "gaussian"),
+                "zero-temperature forecast (mean cosine)": lambda r: _step(r, "zero_temperature"),
+                "argmax forecast (mean cosine)": lambda r: _step(r, "argmax"),
+            }
+        return {name: [_finite(value(r)) for r in self.reports] for name, value in rows.items()}
+
+    def sentences(self) -> list[str]:
+        """The rows that moved most, first to last, in words."""
+        moved = []
+        for name, values in self.table().items():
+            first, last = values[0], values[-1]
+            if first is None or last is None:
+                continue
+            size = abs(last - first) / max(abs(first), abs(last), 1e-12)
+            word = "rose" if last > first else "fell"
+            if size >= 0.1:
+                moved.append((size, f"{name} {word} from {first:.3g} to {last:.3g}."))
+        moved.sort(key=lambda pair: -pair[0])
+        if not moved:
+            return ["Nothing moved by as much as a tenth along the series."]
+        return [sentence[0].upper() + sentence[1:] for _, sentence in moved]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: the table, and every report in full."""
+        reports = [r.to_dict() for r in self.reports]
+        return {"schema": SCHEMA, "names": self.names, "table": self.table(), "reports": reports}
+
+    def to_html(self) -> str:
+        """The series as one offline page."""
+        from metastable.audit.page import render_series
+
+        return render_series(self)
+
+    def save(self, path: str | Path) -> Path:
+        """Write the page and its JSON beside it."""
+        target = Path(path)
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            if target.suffix != ".json":
+                target.write_text(self.to_html(), encoding="utf-8")
+            numbers = json.dumps(self.to_dict(), indent=1, allow_nan=False)
+            target.with_suffix(".json").write_text(numbers, encoding="utf-8")
+        except OSError as error:
+            raise StorageError(f"the report cannot be written to {target}: {error.strerror}") from error
+        return target
+
+
+def audit_series(
+    encoders: Sequence[Any],
+    texts: Any = None,
+    *,
+    names: Sequence[str] | None = None,
+    report: Callable[[str], None] | None = None,
+    **options: Any,
+) -> AuditSeries:
+    """Audit models of one architecture in order: how spectra, kappa, forecasts and phases move along training."""
+    if len(encoders) < 2:
+        raise InvalidInput(f"a series needs at least two models, got {len(encoders)}")
+    reports: list[AuditReport] = []
+    titles: list[str] = []
+    shape: tuple[Any, ...] | None = None
+    for i, source in enumerate(encoders):
+        encoder = source if isinstance(source, Encoder) else load(source)
+        own = (encoder.family, len(encoder.layers), len(encoder.layers[0].heads), encoder.d)
+        if shape is not None and own != shape:
+            raise InvalidInput(f"a series needs one architecture, got {shape} and {own} (family, layers, heads, d)")
+        shape = own
+        title = names[i] if names else encoder.name
+        titles.append(title)
+        tell = None if report is None else (lambda line, title=title: report(f"{title}: {line}"))
+        reports.append(audit(encoder, texts, report=tell, **options))
+    return AuditSeries(titles, reports)
+
+
+def _text(report: AuditReport) -> Any:
+    return report.text
+
+
+def _step(report: AuditReport, name: str) -> float:
+    return statistics.mean(f.cosine[name] for f in _text(report).forecasts)
+
+
+def _control(report: AuditReport, name: str) -> float | None:
+    found = [f.control[name] for f in _text(report).forecasts if f.control[name] is not None]
+    return statistics.mean(found) if found else None
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

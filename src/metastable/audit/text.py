@@ -1,0 +1,229 @@
+"""The text audit: what attention does on real tokens, layer by layer."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable.audit.closures import closure_cosines
+from metastable.audit.forecasts import NAMES, StepForecasts, cosines
+from metastable.encoders import Encoder, Layer
+from metastable.errors import InvalidInput
+from metastable.measure import Measure
+from metastable.observe import effective_rank
+from metastable.transport import wasserstein
+
+TRANSPORT_TOKENS = 256
+"""W2 between layers is exact on at most this many (evenly spread) tokens of a text."""
+
+
+@dataclass(frozen=True)
+class TextHead:
+    """One head on text, averaged over texts."""
+
+    layer: int
+    head: int
+    entropy: float
+    """Mean attention entropy / log n: 1 is uniform attention, 0 a single key."""
+    sink: float
+    """Largest share of all attention that one token of a text receives."""
+    sink_position: int
+    """Where that token stands in most texts: 0 first, -1 last, 1 elsewhere."""
+    kappa: float
+    """Median over tokens of |B^T s + g|."""
+
+
+@dataclass(frozen=True)
+class TextLayer:
+    """One layer on text, averaged over texts."""
+
+    layer: int
+    kappa: float
+    """Median over heads and tokens of |B_h^T s + g_h|."""
+    d_eff: float
+    """Participation ratio (tr S)^2 / tr S^2 of the tokens' covariance S."""
+    kappa_over_dimension: float
+    mean_cosine: float
+    """Mean cosine between two tokens of a text: 1 is full collapse."""
+    effective_rank: float
+    transport: float | None
+    """Chordal W2 between the tokens that this layer sees and those that the next one sees (None for the last)."""
+    entropy: float
+    sink: float
+
+
+@dataclass(frozen=True)
+class TextAudit:
+    """Everything measured on text."""
+
+    texts: int
+    tokens: int
+    cut: int
+    """Texts that were longer than the model reads, and were cut."""
+    empty: int
+    """Texts left out because they hold no token of their own."""
+    layers: list[TextLayer]
+    heads: list[TextHead] = field(repr=False)
+    forecasts: list[StepForecasts]
+    closures: dict[str, float]
+    """Mean cosine between the model's embedding and the one with every softmax replaced."""
+    closures_spread: dict[str, float]
+
+
+def audit_text(encoder: Encoder, texts: Any, report: Callable[[str], None] = lambda text: None) -> TextAudit:
+    """Audit an encoder on texts (or whatever the model reads)."""
+    kept, empty = readable(encoder, texts)
+    lengths = encoder.inputs.lengths(kept) if encoder.inputs.kind == "text" else [0]
+    limit = encoder.inputs.max_tokens or math.inf
+    sums = [_LayerSums(layer) for layer in encoder.layers]
+    tokens = 0
+    for i, text in enumerate(kept):
+        report(f"text {i + 1} of {len(kept)}")
+        points = encoder.points([text])[0]
+        tokens += points.shape[1]
+        for l, total in enumerate(sums):
+            total.add(points[l], points[l + 1] if l + 1 < len(points) else None)
+    report("closures in the whole network")
+    closures = closure_cosines(encoder, kept)
+    return TextAudit(
+        texts=len(kept),
+        tokens=tokens,
+        cut=sum(length > limit for length in lengths),
+        empty=empty,
+        layers=[total.layer_audit() for total in sums],
+        heads=[head for total in sums for head in total.head_audits()],
+        forecasts=[total.forecasts() for total in sums],
+        closures={name: _mean(values) for name, values in closures.items()},
+        closures_spread={name: _error(values) for name, values in closures.items()},
+    )
+
+
+def readable(encoder: Encoder, texts: Any) -> tuple[list[Any], int]:
+    """Texts with at least one token of their own, and how many were left out."""
+    if isinstance(texts, str):
+        texts = [texts]
+    items = list(texts)
+    if not items:
+        raise InvalidInput(
+            "texts must hold at least one text, got none (leave texts out to audit the weights alone)"
+        )
+    kept = [item for item in items if not (isinstance(item, str) and not item.strip())]
+    if not kept:
+        raise InvalidInput(f"all {len(items)} texts are empty, so there is nothing to measure")
+    return kept, len(items) - len(kept)
+
+
+class _LayerSums:
+    """Running lists of one layer's measurements, one entry per text."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
+        self.entropy: list[Tensor] = []
+        self.sink: list[Tensor] = []
+        self.place: list[Tensor] = []
+        self.kappa: list[Tensor] = []
+        self.scalars: dict[str, list[float]] = {"d_eff": [], "cosine": [], "rank": [], "transport": []}
+        self.steps: list[tuple[dict[str, float], dict[str, float | None]]] = []
+
+    def add(self, points: Float[Tensor, "n d"], following: Float[Tensor, "n d"] | None) -> None:
+        entropy, sink, place = attention_summary(self.layer, points)
+        self.entropy.append(entropy)
+        self.sink.append(sink)
+        self.place.append(place)
+        self.kappa.append(kappas(self.layer, points))
+        n = len(points)
+        mean = points.mean(dim=0)
+        squares = float(points.square().sum())
+        self.scalars["cosine"].append((n * n * float(mean @ mean) - squares) / max((n - 1) * squares, 1e-300))
+        self.scalars["d_eff"].append(participation(points))
+        self.scalars["rank"].append(effective_rank(Measure(points)))
+        if following is not None:
+            pick = torch.linspace(0, n - 1, min(n, TRANSPORT_TOKENS)).round().long()
+            self.scalars["transport"].append(
+                float(wasserstein(Measure(points[pick]), Measure(following[pick]), metric="chordal"))
+            )
+        self.steps.append(cosines(self.layer, points))
+
+    def layer_audit(self) -> TextLayer:
+        kappa = float(torch.cat([k.flatten() for k in self.kappa]).median())
+        d_eff = _mean(self.scalars["d_eff"])
+        return TextLayer(
+            layer=self.layer.index,
+            kappa=kappa,
+            d_eff=d_eff,
+            kappa_over_dimension=kappa / max(d_eff - 1, 1e-9),
+            mean_cosine=_mean(self.scalars["cosine"]),
+            effective_rank=_mean(self.scalars["rank"]),
+            transport=_mean(self.scalars["transport"]) if self.scalars["transport"] else None,
+            entropy=float(torch.stack(self.entropy).mean()),
+            sink=float(torch.stack(self.sink).mean()),
+        )
+
+    def head_audits(self) -> list[TextHead]:
+        entropy, sink = torch.stack(self.entropy).mean(dim=0), torch.stack(self.sink).mean(dim=0)
+        kappa = torch.stack([k.median(dim=1).values for k in self.kappa]).mean(dim=0)
+        place = torch.stack(self.place).mode(dim=0).values
+        return [
+            TextHead(self.layer.index, h, float(entropy[h]), float(sink[h]), int(place[h]), float(kappa[h]))
+            for h in range(len(self.layer.heads))
+        ]
+
+    def forecasts(self) -> StepForecasts:
+        cosine = {name: [step[0][name] for step in self.steps] for name in NAMES}
+        control = {name: [v for step in self.steps if (v := step[1][name]) is not None] for name in NAMES}
+        return StepForecasts(
+            self.layer.index,
+            {name: _mean(values) for name, values in cosine.items()},
+            {name: _mean(values) if values else None for name, values in control.items()},
+            {name: _error(values) for name, values in cosine.items()},
+        )
+
+
+def attention_summary(
+    layer: Layer, points: Float[Tensor, "n d"]
+) -> tuple[Float[Tensor, "h"], Float[Tensor, "h"], Tensor]:
+    """Per head: mean entropy / log n, largest column mean (sink mass), and where that column stands (0, -1, 1).
+
+    Attention is formed by blocks of queries; only the column sums are kept.
+    """
+    n = len(points)
+    entropy = torch.zeros(len(layer.heads), dtype=torch.float64)
+    received = torch.zeros(len(layer.heads), n, dtype=torch.float64)
+    for _, p in layer.attention_blocks(points):
+        entropy += torch.special.entr(p).sum(dim=(1, 2))
+        received += p.sum(dim=1)
+    share, column = (received / n).max(dim=1)
+    place = torch.where(column == 0, 0, torch.where(column == n - 1, -1, 1))
+    return entropy / (n * math.log(n)) if n > 1 else torch.zeros_like(entropy), share, place
+
+
+def kappas(layer: Layer, points: Float[Tensor, "n d"]) -> Float[Tensor, "h n"]:
+    """|C (B_h^T s + g_h)| for every head and token, through the factors (RoPE: for two tokens at one place)."""
+    query, key = layer.queries_keys
+    key = layer.norm.centre(key)
+    q = torch.einsum("nd,hrd->hnr", points, query) + layer.query_shift[:, None]
+    return torch.sqrt(((q @ (key @ key.mT)) * q).sum(dim=2).clamp_min(0))
+
+
+def participation(points: Float[Tensor, "n d"]) -> float:
+    """(tr S)^2 / tr S^2 of the covariance S: the number of directions that a cloud of tokens fills."""
+    centred = points - points.mean(dim=0)
+    squares = torch.linalg.svdvals(centred).square()
+    return float(squares.sum() ** 2 / squares.square().sum().clamp_min(1e-300)) if float(squares.sum()) > 0 else 1.0
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _error(values: Sequence[float]) -> float:
+    if len(values) < 2:
+        return 0.0
+    mean = _mean(values)
+    return math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values))
