@@ -53,6 +53,14 @@ def test_tiny_distances_keep_their_digits() -> None:
     assert found == pytest.approx(math.sqrt(np.mean(offset**2)), rel=1e-6)
 
 
+@pytest.mark.parametrize("n", [300_000, 999_983])
+def test_many_copies_of_two_points_are_at_no_distance_from_themselves(n: int) -> None:
+    """Every token is a tie and n masses 1/n are summed: no drift of the sums may show."""
+    side = np.where(np.arange(n) % 7 < 3, 1.0, -1.0)
+    points = side[:, None] * np.array([[0.6, 0.8]])
+    assert wasserstein(points, points[::-1].copy()) < 1e-12
+
+
 def test_fibonacci_sphere_against_octahedron() -> None:
     """The Voronoi cells of the six poles have equal mass: W2^2 = E[2 (1 - max_i |x_i|)]."""
     x = sphere.fibonacci(60_000).numpy()

@@ -12,6 +12,7 @@ distance by at most 1e-12 sqrt(d). So a push-forward onto a point pair is recogn
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numba
@@ -20,12 +21,13 @@ from jaxtyping import Float
 
 from metastable.transport.distance import Distance
 from metastable.transport.ground import ground_cost, paired_cost
-from metastable.transport.pair import Pair, equal_masses
+from metastable.transport.pair import Pair
 from metastable.transport.semidiscrete import semidiscrete_cost
 
 MAX_ATOMS = 16
 MERGE_TOLERANCE = 1e-12
-MASS_ROUNDING = 2e-15
+MASS_ROUNDING = 4e-15
+BINS = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,24 +101,13 @@ def _scan(points: np.ndarray, mass: np.ndarray, limit: int, tolerance: float) ->
 
 def _two_atoms(problem: AtomicTarget, metric: str, p: float) -> float:
     first, second = (_costs_to(problem.x, atom, metric, p) for atom in problem.y)
-    threshold = _mass_quantile(first - second, problem.a, float(problem.b[0]))
-    value, rest = _filled(first, second, problem.a, float(problem.b[0]), threshold)
-    # What is left of atom 1 goes to tokens at the threshold, which are interchangeable. Below the rounding of the
-    # masses it is no mass at all: counting it would put a floor of 1e-8 under W2.
-    return value + (rest * threshold if abs(rest) > MASS_ROUNDING else 0.0)
-
-
-def _mass_quantile(values: np.ndarray, mass: np.ndarray, level: float) -> float:
-    """A value t with mass{values < t} <= level <= mass{values <= t}; may reorder `values`."""
-    n = len(values)
-    if equal_masses(mass):
-        index = min(n - 1, int(level * n + 1e-9))
-        values.partition(index)
-        return float(values[index])
-    chosen, below = _critical_bin(values, mass, level)
-    order = chosen[np.argsort(values[chosen])]
-    index = min(len(order) - 1, int(np.searchsorted(below + np.cumsum(mass[order]), level)))
-    return float(values[order[index]])
+    threshold = _threshold(first, second, problem.a, float(problem.b[0]))
+    value, rest, tied, tied_first, tied_second = _filled(first, second, problem.a, float(problem.b[0]), threshold)
+    # Tokens at the threshold are interchangeable and share what is left of atom 1. A share below the rounding of
+    # the masses is none at all: counting it would put a floor of 1e-8 under W2.
+    share = min(max(rest / tied, 0.0), 1.0) if tied > 0 else 0.0
+    share = 0.0 if abs(rest) <= MASS_ROUNDING else 1.0 if abs(rest - tied) <= MASS_ROUNDING else share
+    return value + share * tied_first + (1 - share) * tied_second
 
 
 def _costs_to(x: np.ndarray, atom: np.ndarray, metric: str, p: float) -> np.ndarray:
@@ -140,52 +131,95 @@ def _squared_distance(x: np.ndarray, atom: np.ndarray) -> np.ndarray:
 
 
 @numba.njit(cache=True, nogil=True)
-def _critical_bin(values: np.ndarray, mass: np.ndarray, level: float) -> tuple[np.ndarray, float]:
-    """Indices of the tokens in the histogram bin where the cumulative mass passes `level`, and the mass below."""
-    bins = 65536
-    low, high = values.min(), values.max()
-    scale = (bins - 1) / (high - low) if high > low else 0.0
-    weight = np.zeros(bins)
-    for i in range(len(values)):
-        weight[int((values[i] - low) * scale)] += mass[i]
-    below = 0.0
-    critical = 0
-    for k in range(bins):
-        if weight[k] > 0:
-            critical = k
+def _threshold(first: np.ndarray, second: np.ndarray, mass: np.ndarray, level: float) -> float:
+    """A value t of delta = first - second with mass{delta < t} <= level <= mass{delta <= t}.
+
+    Selection by histograms: the bin in which the cumulative mass passes the level is histogrammed again until it is
+    small enough to sort. O(n), whatever the masses.
+    """
+    low, high = math.inf, -math.inf
+    for i in range(len(first)):
+        delta = first[i] - second[i]
+        low, high = min(low, delta), max(high, delta)
+    if not high > low:
+        return low
+    scale = (BINS - 1) / (high - low)
+    weight = np.zeros(BINS)
+    for i in range(len(first)):
+        weight[int((first[i] - second[i] - low) * scale)] += mass[i]
+    critical, below = _passing_bin(weight, 0.0, level)
+    values = np.empty(len(first))
+    masses = np.empty(len(first))
+    count = 0
+    for i in range(len(first)):
+        delta = first[i] - second[i]
+        if int((delta - low) * scale) == critical:
+            values[count], masses[count] = delta, mass[i]
+            count += 1
+    while count > BINS:
+        low, high = values[:count].min(), values[:count].max()
+        scale = (BINS - 1) / (high - low) if high > low else math.inf
+        if not math.isfinite(scale):
+            return low
+        weight[:] = 0.0
+        for i in range(count):
+            weight[int((values[i] - low) * scale)] += masses[i]
+        critical, below = _passing_bin(weight, below, level)
+        kept = 0
+        for i in range(count):
+            if int((values[i] - low) * scale) == critical:
+                values[kept], masses[kept] = values[i], masses[i]
+                kept += 1
+        count = kept
+    order = np.argsort(values[:count])
+    for i in order:
+        below += masses[i]
+        if below >= level:
+            return values[i]
+    return values[order[-1]]
+
+
+@numba.njit(cache=True)
+def _passing_bin(weight: np.ndarray, below: float, level: float) -> tuple[int, float]:
+    """The bin in which the mass, counted from `below`, reaches `level` (or the last used), and the mass below."""
+    last = 0
+    before = below
+    for k in range(len(weight)):
+        if weight[k] > 0.0:
+            last, before = k, below
             if below + weight[k] >= level:
                 break
             below += weight[k]
-    count = 0
-    for i in range(len(values)):
-        count += int((values[i] - low) * scale) == critical
-    chosen = np.empty(count, np.int64)
-    count = 0
-    below = 0.0
-    for i in range(len(values)):
-        k = int((values[i] - low) * scale)
-        if k == critical:
-            chosen[count] = i
-            count += 1
-        elif k < critical:
-            below += mass[i]
-    return chosen, below
+    return last, before
 
 
 @numba.njit(cache=True, nogil=True)
 def _filled(
     first: np.ndarray, second: np.ndarray, mass: np.ndarray, level: float, threshold: float
-) -> tuple[float, float]:
-    """Cost with delta < threshold sent to atom 1, the others to atom 2; and how much of `level` is still free."""
+) -> tuple[float, float, float, float, float]:
+    """Tokens with delta < threshold to atom 1, with delta > threshold to atom 2.
+
+    Returns the cost, how much of `level` is still free, and of the tokens at the threshold the mass and the cost of
+    sending them all to atom 1, all to atom 2.
+    """
     value = 0.0
     taken = 0.0
+    tied = 0.0
+    tied_first = 0.0
+    tied_second = 0.0
     for start in range(0, len(mass), 1024):  # block sums: the rounding error does not grow with n
         block_value = 0.0
         block_taken = 0.0
+        block_tied = 0.0
         for i in range(start, min(start + 1024, len(mass))):
-            below = first[i] - second[i] < threshold
-            block_value += mass[i] * (first[i] if below else second[i])
-            block_taken += mass[i] if below else 0.0
+            delta = first[i] - second[i]
+            block_value += mass[i] * (first[i] if delta < threshold else second[i] if delta > threshold else 0.0)
+            block_taken += mass[i] if delta < threshold else 0.0
+            if delta == threshold:
+                block_tied += mass[i]
+                tied_first += mass[i] * first[i]
+                tied_second += mass[i] * second[i]
         value += block_value
         taken += block_taken
-    return value, level - taken
+        tied += block_tied
+    return value, level - taken, tied, tied_first, tied_second
