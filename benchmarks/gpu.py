@@ -1,0 +1,190 @@
+"""How fast is attention on this GPU, against torch's own kernels on the same card in the same run?
+
+    python benchmarks/gpu.py [--quick] [--out benchmarks/results/gpu-<card>.json]
+
+Peers: FlashAttention in bfloat16 and memory-efficient attention in float32, both through
+`torch.nn.functional.scaled_dot_product_attention` with one head. Times are medians of device events, methods
+interleaved; errors are of the mean, on sampled rows, against float64. Limits of the card (exponentials and
+multiply-adds per second) are measured in the same run.
+"""
+
+# ruff: noqa: SIM108
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import statistics
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from metastable.attention.dense import attend_dense
+from metastable.attention.gpu import GPU_KERNELS, attend_batch, gpu_available
+from metastable.attention.triton_jit import jit, tl
+from metastable.attention.triton_small import exp2_special
+
+
+def unit(n: int, d: int, generator: torch.Generator) -> Tensor:
+    x = torch.randn(n, d, device="cuda", generator=generator)
+    return x / x.norm(dim=1, keepdim=True)
+
+
+def seconds(runs: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """Median time of each run, interleaved, after one run of each that compiles and warms up."""
+    times: dict[str, list[float]] = {name: [] for name in runs}
+    for run in runs.values():
+        run()
+    for _ in range(repeats):
+        for name, run in runs.items():
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            torch.cuda.synchronize()
+            start.record()
+            run()
+            end.record()
+            torch.cuda.synchronize()
+            times[name].append(start.elapsed_time(end) * 1e-3)
+    return {name: statistics.median(taken) for name, taken in times.items()}
+
+
+def sdpa(x: Tensor, beta: float, backend: SDPBackend, dtype: torch.dtype) -> Callable[[], Tensor]:
+    width = 8 * -(-x.shape[1] // 8)
+    y = functional.pad(x, (0, width - x.shape[1])).to(dtype)[None, None].contiguous()
+
+    def run() -> Tensor:
+        with sdpa_kernel(backend):
+            return functional.scaled_dot_product_attention(y, y, y, scale=beta)[0, 0, :, : x.shape[1]]
+
+    return run
+
+
+def error(mean: Tensor, x: Tensor, mass: Tensor, beta: float) -> float:
+    """Largest error of the mean on sampled rows, relative to the unit tokens."""
+    rows = torch.arange(0, len(x), max(1, len(x) // 64), device="cuda")
+    exact = attend_dense(x[rows].double(), x.double(), x.double(), mass.double(), beta)[0]
+    return float((mean[rows].double() - exact).norm(dim=1).max())
+
+
+def compare(
+    n: int, d: int, beta: float, repeats: int, kernels: tuple[str, ...], peers: bool = True
+) -> dict[str, Any]:
+    """One row of the table: pairs per second and error of our kernels and of the peers."""
+    x = unit(n, d, torch.Generator("cuda").manual_seed(d))
+    mass = torch.full((n,), 1.0 / n, device="cuda")
+    runs: dict[str, Callable[[], Any]] = {}
+    for name in kernels:
+        y, m = (x.double(), mass.double()) if name == "gpu_float64" else (x, mass)
+        runs[name] = lambda name=name, y=y, m=m: GPU_KERNELS[name](y, y, y, m, beta)[0]
+    if peers:
+        if d <= 256:
+            runs["FlashAttention bf16"] = sdpa(x, beta, SDPBackend.FLASH_ATTENTION, torch.bfloat16)
+        runs["memory-efficient float32"] = sdpa(x, beta, SDPBackend.EFFICIENT_ATTENTION, torch.float32)
+    times = seconds(runs, repeats)
+    row: dict[str, Any] = {"n": n, "d": d, "beta": beta, "methods": {}}
+    for name, taken in times.items():
+        off = error(runs[name](), x, mass, beta)
+        row["methods"][name] = {"seconds": taken, "pairs_per_second": n * n / taken, "error": off}
+    print(f"n = {n}, d = {d}, beta = {beta:g}")
+    for name, got in row["methods"].items():
+        ratios = "".join(
+            f"   {times[peer] / got['seconds']:6.2f} x {peer}"
+            for peer in ("FlashAttention bf16", "memory-efficient float32")
+            if peer in times and peer != name
+        )
+        print(f"  {name:26s} {got['pairs_per_second']:9.3e} pairs/s   error {got['error']:.1e}{ratios}", flush=True)
+    return row
+
+
+@jit
+def limit_kernel(out_ptr: tl.tensor, a: tl.tensor, b: tl.tensor, n: tl.tensor, EXP: tl.constexpr) -> None:
+    """16 n exponentials, or multiply-adds, per element, in registers."""
+    x = tl.arange(0, 1024).to(tl.float32) * 1e-6
+    for _ in range(n):
+        for _ in tl.static_range(16):
+            if EXP:
+                x = exp2_special(x)
+            else:
+                x = x * a + b
+    tl.store(out_ptr + tl.program_id(0) * 1024 + tl.arange(0, 1024), x)
+
+
+def limits(repeats: int) -> dict[str, float]:
+    """Exponentials and multiply-adds per second that this card reaches."""
+    programs = 64 * torch.cuda.get_device_properties(0).multi_processor_count
+    out = torch.empty(programs * 1024, device="cuda")
+    runs: dict[str, Callable[[], Any]] = {
+        name: lambda exp=exp: limit_kernel[(programs,)](out, 1.0000001, 1e-3, 200, EXP=exp, num_warps=4)
+        for name, exp in (("exponentials", True), ("multiply_adds", False))
+    }
+    taken = seconds(runs, repeats)
+    return {name: programs * 1024 * 16 * 200 / taken[name] for name in runs}
+
+
+def batch(systems: int, n: int, repeats: int) -> dict[str, Any]:
+    """Many systems of n tokens on the circle: eager, replayed from a graph, and torch's batched attention."""
+    x = unit(systems * n, 2, torch.Generator("cuda").manual_seed(0)).reshape(systems, n, 2)
+    attend_batch(x, x, beta=4.0)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        attend_batch(x, x, beta=4.0)
+    padded = functional.pad(x, (0, 6))[:, None].contiguous()
+
+    def peer() -> Tensor:
+        with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
+            return functional.scaled_dot_product_attention(padded, padded, padded, scale=4.0)
+
+    runs: dict[str, Callable[[], Any]] = {"eager": lambda: attend_batch(x, x, beta=4.0), "graph": graph.replay}
+    if systems < 65536:
+        runs["memory-efficient float32"] = peer
+    taken = seconds(runs, repeats)
+    rates = {name: systems * n * n / t for name, t in taken.items()}
+    print(f"{systems} systems of {n} tokens, d = 2")
+    for name, t in taken.items():
+        print(f"  {name:26s} {t * 1e6:9.1f} us   {rates[name]:9.3e} pairs/s", flush=True)
+    return {"systems": systems, "n": n, "d": 2, "seconds": taken, "pairs_per_second": rates}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer sizes and repeats")
+    parser.add_argument("--out", type=Path, help="where the JSON goes")
+    options = parser.parse_args()
+    if not gpu_available():
+        raise SystemExit("benchmarks/gpu.py needs a CUDA device and Triton, and found none.")
+    card = torch.cuda.get_device_name()
+    repeats = 3 if options.quick else 7
+    small, large = (131072, 16384) if options.quick else (262144, 32768)
+    result: dict[str, Any] = {
+        "card": card,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "limits_per_second": limits(repeats),
+        "rows": [],
+        "batches": [],
+    }
+    print(card, {name: f"{rate:.3e}" for name, rate in result["limits_per_second"].items()})
+    ours = ("triton", "flash_bf16")
+    for d in (2, 3, 4, 8):
+        result["rows"].append(compare(small, d, 1.0, repeats, ours))
+    for d, beta in ((2, 256.0), (3, 256.0), (2, 1e4), (3, 1e4), (3, 1e6)):
+        result["rows"].append(compare(small, d, beta, repeats, ("triton",), peers=False))
+    for d in (16, 64, 128, 256, 512, 768):
+        result["rows"].append(compare(large, d, 8.0, repeats, ("triton",)))
+    for d in (2, 3, 64, 768):
+        result["rows"].append(compare(large, d, 8.0, repeats, ("gpu_float64",), peers=False))
+    for systems in (2048, 262144):
+        result["batches"].append(batch(systems, 32, repeats))
+    out = options.out or Path(__file__).parent / "results" / f"gpu-{card.lower().replace(' ', '-')}.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"wrote {out.name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,208 @@
+"""Softmax attention on CUDA: the named kernels of the room for tensors on a GPU, and `attend_batch`.
+
+    'triton'       float32 accuracy: registers for d <= 8, float16 pairs on tensor cores above (relative error about
+                   1e-6, plus the rounding of the scores, see `rounding_error`)
+    'gpu_float64'  float64 accuracy at all d
+    'flash_bf16', 'flash_fp16'  torch's FlashAttention in half precision: three or four digits, by choice only
+
+Every kernel is (queries, keys, values, mass, beta) -> (mean, log_partition), as in `metastable.attention.select`,
+with results on the device and in the dtype of the queries. Nothing here needs a GPU to be imported.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional
+
+from metastable.attention.gpu_frame import frame_of, same_tensor
+from metastable.attention.gpu_tiled import attend_tiled
+from metastable.attention.triton_batch import attend_batch_small
+from metastable.attention.triton_jit import HAS_TRITON
+from metastable.attention.triton_large import LARGEST_D as LARGEST_FUSED_D
+from metastable.attention.triton_large import attend_large
+from metastable.attention.triton_small import LARGEST_D as LARGEST_SMALL_D
+from metastable.attention.triton_small import attend_small
+from metastable.errors import InvalidInput, MissingExtra
+
+LARGEST_FLASH_D = 256
+
+
+def gpu_available() -> bool:
+    """Whether the kernels of this file can run: a CUDA device that torch sees, and Triton."""
+    return HAS_TRITON and torch.cuda.is_available()
+
+
+def require_cuda(queries: Tensor, keys: Tensor, kernel: str) -> None:
+    """Refuse tensors that are not on a CUDA device, or a machine without one, in a sentence."""
+    if not torch.cuda.is_available():
+        raise InvalidInput(f"kernel {kernel!r} needs a CUDA device and torch sees none here; use kernel='auto'")
+    if not queries.is_cuda or not keys.is_cuda:
+        raise InvalidInput(
+            f"kernel {kernel!r} needs tensors on a CUDA device, got {queries.device} and {keys.device}; "
+            "move them with .to('cuda')"
+        )
+    if not HAS_TRITON:
+        raise MissingExtra(
+            f"kernel {kernel!r} needs Triton, which comes with the CUDA builds of torch for Linux; "
+            "install one of those"
+        )
+
+
+def attend_triton(
+    queries: Float[Tensor, "q d"],
+    keys: Float[Tensor, "k d"],
+    values: Float[Tensor, "k v"],
+    mass: Float[Tensor, "k"],
+    beta: float,
+) -> tuple[Tensor, Tensor]:
+    """(mean, log Z) at float32 accuracy on CUDA, whatever the dtype of the tensors."""
+    require_cuda(queries, keys, "triton")
+    if len(queries) == 0:
+        return _nothing(queries, values)
+    return _attend(queries, keys, values, mass, beta, torch.float32)
+
+
+def attend_gpu_float64(
+    queries: Float[Tensor, "q d"],
+    keys: Float[Tensor, "k d"],
+    values: Float[Tensor, "k v"],
+    mass: Float[Tensor, "k"],
+    beta: float,
+) -> tuple[Tensor, Tensor]:
+    """(mean, log Z) at float64 accuracy on CUDA, whatever the dtype of the tensors."""
+    require_cuda(queries, keys, "gpu_float64")
+    if len(queries) == 0:
+        return _nothing(queries, values)
+    return _attend(queries, keys, values, mass, beta, torch.float64)
+
+
+def attend_flash(
+    queries: Float[Tensor, "q d"],
+    keys: Float[Tensor, "k d"],
+    values: Float[Tensor, "k v"],
+    mass: Float[Tensor, "k"],
+    beta: float,
+    dtype: torch.dtype = torch.bfloat16,
+) -> tuple[Tensor, Tensor]:
+    """(mean, log Z) by torch's FlashAttention in half precision: relative error 2e-3 (bfloat16), 3e-4 (float16).
+
+    The library knows no masses, so unequal ones travel in the values: with e_ij = e^{beta <q_i, k_j>},
+    mean = [sum_j e_ij m_j v_j / sum_j e_ij] / [sum_j e_ij m_j / sum_j e_ij].
+    """
+    require_cuda(queries, keys, "flash_bf16" if dtype == torch.bfloat16 else "flash_fp16")
+    if len(queries) == 0:
+        return _nothing(queries, values)
+    d, d_v = keys.shape[1], values.shape[1]
+    top = mass.max()
+    equal = bool((mass == top).all())
+    carried = values if equal else torch.cat([values * (mass / top)[:, None], (mass / top)[:, None]], dim=1)
+    width = 8 * math.ceil(max(d, carried.shape[1]) / 8)
+    if width > LARGEST_FLASH_D:
+        raise InvalidInput(f"FlashAttention takes dimensions up to {LARGEST_FLASH_D}, got {max(d, d_v)}")
+    q, k, v = (
+        functional.pad(x, (0, width - x.shape[1])).to(dtype)[None, None].contiguous()
+        for x in (queries, keys, carried)
+    )
+    out, log_sum = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, False, scale=beta)[:2]
+    attended = out[0, 0].to(queries.dtype)
+    log_partition = log_sum[0, 0].to(queries.dtype) + torch.log(top).to(queries.dtype)
+    if equal:
+        return attended[:, :d_v], log_partition
+    seen = attended[:, d_v : d_v + 1]
+    return attended[:, :d_v] / seen, log_partition + torch.log(seen[:, 0])
+
+
+def attend_flash_fp16(
+    queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float
+) -> tuple[Tensor, Tensor]:
+    """`attend_flash` in float16."""
+    return attend_flash(queries, keys, values, mass, beta, torch.float16)
+
+
+GPU_KERNELS: dict[str, Any] = {
+    "triton": attend_triton,
+    "gpu_float64": attend_gpu_float64,
+    "flash_bf16": attend_flash,
+    "flash_fp16": attend_flash_fp16,
+}
+"""Kernels for CUDA tensors by name: (queries, keys, values, mass, beta) -> (mean, log_partition)."""
+
+
+def attend_batch(
+    queries: Float[Tensor, "b q d"],
+    keys: Float[Tensor, "b k d"],
+    values: Float[Tensor, "b k v"] | None = None,
+    mass: Float[Tensor, "b k"] | None = None,
+    beta: float | Float[Tensor, "b"] = 1.0,
+) -> tuple[Tensor, Tensor]:
+    """m_si = sum_j m_sj e^{beta_s <q_si, k_sj>} v_sj / Z_si, log Z_si, for b independent systems s at once.
+
+    queries (b, n_q, d), keys (b, n_k, d), values (b, n_k, d_v) or None for the keys, mass (b, n_k) or None for
+    1/n_k each, beta a number or one per system. On a CUDA device and for d <= 8 one kernel computes all systems;
+    elsewhere torch's batched products do. The precision is that of the queries.
+
+    >>> pair = torch.tensor([[[1.0, 0.0], [-1.0, 0.0]]])
+    >>> attend_batch(pair[:, :1], pair, beta=2.0)[0][0, 0, 0].item()  # tanh(2)
+    0.96402...
+    """
+    v = keys if values is None else values
+    if not (queries.ndim == keys.ndim == v.ndim == 3):
+        raise InvalidInput(
+            f"a batch needs tensors (b, n, d), got {tuple(queries.shape)}, {tuple(keys.shape)}, {tuple(v.shape)}"
+        )
+    if len(queries) != len(keys) or queries.shape[2] != keys.shape[2] or v.shape[:2] != keys.shape[:2]:
+        raise InvalidInput(
+            "queries (b, n_q, d), keys (b, n_k, d) and values (b, n_k, d_v) do not match: got "
+            f"{tuple(queries.shape)}, {tuple(keys.shape)}, {tuple(v.shape)}"
+        )
+    if mass is not None and mass.shape != keys.shape[:2]:
+        raise InvalidInput(f"mass must have shape {tuple(keys.shape[:2])}, got {tuple(mass.shape)}")
+    if isinstance(beta, Tensor) and beta.shape != (len(queries),):
+        raise InvalidInput(f"beta must be a number or have shape ({len(queries)},), got {tuple(beta.shape)}")
+    if queries.is_cuda and HAS_TRITON and max(keys.shape[2], v.shape[2]) <= LARGEST_SMALL_D and queries.numel():
+        return attend_batch_small(queries, keys, v, mass, beta)
+    inverse = torch.as_tensor(beta, dtype=queries.dtype, device=queries.device).expand(len(queries))
+    scores = torch.baddbmm(
+        torch.full((1, 1, 1), -math.log(keys.shape[1]), dtype=queries.dtype, device=queries.device)
+        if mass is None
+        else torch.log(mass)[:, None, :],
+        queries * inverse[:, None, None],
+        keys.transpose(1, 2),
+    )
+    return torch.softmax(scores, dim=2) @ v, torch.logsumexp(scores, dim=2)
+
+
+def rounding_error(queries: Tensor, keys: Tensor, beta: float, precision: torch.dtype = torch.float32) -> float:
+    """A-priori bound on the relative error of one softmax weight: eps (d + 4) (1 + beta max|q| max|k - c|).
+
+    c is the centre of the keys. The error of the mean is at most this times the diameter of the values that carry
+    weight, and usually far less, because the errors of many keys average out.
+    """
+    radius = torch.linalg.vector_norm(keys - keys.mean(dim=0), dim=1).max()
+    reach = beta * float(torch.linalg.vector_norm(queries, dim=1).max() * radius)
+    return torch.finfo(precision).eps * (keys.shape[1] + 4) * (1 + reach)
+
+
+def _attend(
+    queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float, precision: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """The kernel for these dimensions and this precision, on tensors whose rows lie one after the other."""
+    same = same_tensor(keys, values)
+    queries, keys, mass = queries.contiguous(), keys.contiguous(), mass.contiguous()
+    values = keys if same else values.contiguous()
+    frame = frame_of(queries, keys, values, mass, beta)
+    widest = max(keys.shape[1], values.shape[1])
+    if widest <= LARGEST_SMALL_D:
+        return attend_small(queries, keys, values, mass, frame, precision)
+    if precision == torch.float32 and widest <= LARGEST_FUSED_D:
+        return attend_large(queries, keys, values, mass, frame)
+    return attend_tiled(queries, keys, values, mass, frame, precision)
+
+
+def _nothing(queries: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    return queries.new_zeros(0, values.shape[1]), queries.new_zeros(0)

@@ -1,0 +1,164 @@
+"""What the GPU kernels must know of a problem before they start: its centre, its radii and its masses.
+
+The kernels work with keys k - c and values v - c_v around the means c, c_v: the scores of a cluster lose no digits
+to its distance from the origin, and |q| max_j |k_j - c| bounds the exponents. Few launches and one wait for the
+device, because a call with 1e5 tokens takes milliseconds.
+"""
+
+# mypy: disable-error-code="assignment, attr-defined"
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable.attention.triton_jit import blocks, jit, tl
+
+SCALE, RADIUS, LOG_MASS, INVERSE_MASS, CENTRE = 0, 1, 2, 3, 4
+"""Places in `Frame.numbers`; the centres of keys and of values follow each other from CENTRE on."""
+PARTS = 128
+"""Programs that share the sum of the keys; their parts are added in a fixed order, so results repeat bit by bit."""
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """Numbers of one call, in float64 on the device and, where the host must decide, on the host."""
+
+    numbers: Float[Tensor, "m"]
+    """[beta log2(e), max|k - c|, log of the largest mass, its inverse, c, c_v] on the device."""
+    equal: bool
+    """Whether all masses are equal."""
+    same: bool
+    """Whether the values are the keys."""
+    scale: float
+    """beta log2(e)."""
+    length: float
+    """max|q|."""
+    radius: float
+    """max|k - c|, rounded up."""
+    value_radius: float
+    """max|v - c_v|."""
+
+    @property
+    def reach(self) -> float:
+        """Largest |exponent| in bits: beta log2(e) max|q| max|k - c|."""
+        return self.scale * self.length * self.radius
+
+    def centres(self, d: int) -> tuple[Tensor, Tensor]:
+        """(c, c_v) on the device, for keys of dimension d."""
+        return self.numbers[CENTRE : CENTRE + d], self.numbers[CENTRE + d :]
+
+
+@jit
+def part_kernel(
+    x_ptr: tl.tensor,
+    mass_ptr: tl.tensor,
+    part_ptr: tl.tensor,
+    known_ptr: tl.tensor,
+    n: tl.tensor,
+    d: tl.tensor,
+    PARTS: tl.constexpr,
+    W: tl.constexpr,
+    ROWS: tl.constexpr,
+) -> None:
+    """part[p, :] = sum of the rows that program p sees; known[3 + p], known[3 + PARTS + p]: their masses' range."""
+    columns = tl.program_id(1) * W + tl.arange(0, W)
+    total = tl.zeros((ROWS, W), tl.float64)
+    least = tl.full((ROWS,), float("inf"), tl.float64)
+    largest = tl.zeros((ROWS,), tl.float64)
+    for start in range(tl.program_id(0) * ROWS, n, PARTS * ROWS):
+        rows = start + tl.arange(0, ROWS)
+        seen = (rows < n)[:, None] & (columns < d)[None, :]
+        at = rows.to(tl.int64)[:, None] * d + columns[None, :]
+        total += tl.load(x_ptr + at, mask=seen, other=0.0).to(tl.float64)
+        least = tl.minimum(least, tl.load(mass_ptr + rows, mask=rows < n, other=float("inf")).to(tl.float64))
+        largest = tl.maximum(largest, tl.load(mass_ptr + rows, mask=rows < n, other=0.0).to(tl.float64))
+    tl.store(part_ptr + tl.program_id(0) * d + columns, tl.sum(total, axis=0), mask=columns < d)
+    if tl.program_id(1) == 0:
+        tl.store(known_ptr + 3 + tl.program_id(0), tl.min(least, axis=0))
+        tl.store(known_ptr + 3 + PARTS + tl.program_id(0), tl.max(largest, axis=0))
+
+
+@jit
+def extent_kernel(
+    x_ptr: tl.tensor,
+    part_ptr: tl.tensor,
+    centre_ptr: tl.tensor,
+    out_ptr: tl.tensor,
+    n: tl.tensor,
+    d: tl.tensor,
+    PARTS: tl.constexpr,
+    W: tl.constexpr,
+    ROWS: tl.constexpr,
+) -> None:
+    """out = max(out, max_i |x_i - c|^2), where c = sum of the parts / n is stored, or 0 if there are no parts.
+
+    The maximum is taken as integers: non-negative floats are ordered alike.
+    """
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    square = tl.zeros((ROWS,), tl.float64)
+    for start in range(0, d, W):
+        columns = start + tl.arange(0, W)
+        seen = (rows < n)[:, None] & (columns < d)[None, :]
+        x = tl.load(x_ptr + rows[:, None] * d + columns[None, :], mask=seen, other=0.0).to(tl.float64)
+        if PARTS > 0:
+            at = tl.arange(0, PARTS)[:, None] * d + columns[None, :]
+            parts = tl.load(part_ptr + at, mask=(columns < d)[None, :], other=0.0)
+            centre = tl.sum(parts, axis=0) / n
+            x -= centre[None, :]
+            if tl.program_id(0) == 0:
+                tl.store(centre_ptr + columns, centre, mask=columns < d)
+        square += tl.sum(tl.where(seen, x * x, 0.0), axis=1)
+    tl.atomic_max(out_ptr, tl.max(square, axis=0).to(tl.int64, bitcast=True))
+
+
+def same_tensor(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors are views of the same numbers in the same order."""
+    return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
+
+
+def frame_of(queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float) -> Frame:
+    """The frame of one call; queries, keys and values must be contiguous."""
+    d, d_v = keys.shape[1], values.shape[1]
+    same = same_tensor(keys, values)
+    room = torch.zeros(3 + 2 * PARTS + CENTRE + d + d_v, dtype=torch.float64, device=keys.device)
+    known, numbers = room[: 3 + 2 * PARTS], room[3 + 2 * PARTS :]
+    _extent(keys, mass, known, 0, numbers[CENTRE : CENTRE + d])
+    if same:
+        numbers[CENTRE + d :] = numbers[CENTRE : CENTRE + d]
+    else:
+        _extent(values, mass, known, 1, numbers[CENTRE + d :])
+    _extent(queries, None, known, 2, numbers)
+    numbers_on_host = known.tolist()
+    radius, value_radius, length = (math.sqrt(x) for x in numbers_on_host[:3])
+    least, largest = min(numbers_on_host[3 : 3 + PARTS]), max(numbers_on_host[3 + PARTS :])
+    # The radius is rounded up, so that the bound |q| radius stays one in float32.
+    radius = radius * (1 + 1e-6)
+    scale = beta * math.log2(math.e)
+    numbers[:CENTRE] = torch.tensor([scale, radius, math.log(largest), 1 / largest], dtype=torch.float64)
+    return Frame(numbers, least == largest, same, scale, length, radius, radius if same else value_radius)
+
+
+def _extent(x: Tensor, mass: Tensor | None, known: Tensor, place: int, centre: Tensor) -> None:
+    """known[place] = max |x - c|^2 with the mean c, which is written, too; without masses around zero."""
+    n, d = x.shape
+    width = min(64, 1 << (d - 1).bit_length())
+    rows = 1024 // width
+    parts = x
+    if mass is not None:
+        parts = torch.empty(PARTS, d, dtype=torch.float64, device=x.device)
+        part_kernel[(PARTS, blocks(d, width))](x, mass, parts, known, n, d, PARTS=PARTS, W=width, ROWS=rows)
+    extent_kernel[(blocks(n, rows),)](
+        x,
+        parts,
+        centre,
+        known[place:].view(torch.int64),
+        n,
+        d,
+        PARTS=PARTS if mass is not None else 0,
+        W=width,
+        ROWS=rows,
+    )

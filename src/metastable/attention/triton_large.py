@@ -1,0 +1,265 @@
+"""Fused attention on tensor cores at float32 accuracy for 8 < d <= 256: float16 pairs, online softmax.
+
+Scores and values are products of float16 pairs (`half_split`), three tensor-core products each. The softmax runs
+online over blocks of keys with the running maximum of every row, so every beta is safe. Each block's value product
+starts from zero and is added to the running sum by an ordinary float32 addition: tensor cores truncate when they
+accumulate, and over 1e5 keys that bias alone would cost four digits.
+"""
+
+# mypy: disable-error-code="assignment, attr-defined"
+# ruff: noqa: SIM108
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from metastable.attention.gpu_frame import Frame
+from metastable.attention.half_split import split
+from metastable.attention.triton_jit import blocks, jit, tl
+
+LARGEST_D = 256
+BLOCKS = {16: (128, 64, 3), 32: (128, 64, 3), 64: (128, 64, 3), 128: (128, 64, 3), 256: (128, 32, 1)}
+"""(rows, keys, pipeline stages) of a program by padded dimension, measured on an H200."""
+
+
+@jit
+def load_block(
+    pointer: tl.tensor, start: tl.tensor, n_k: tl.tensor, W: tl.constexpr, BN: tl.constexpr, MASKED: tl.constexpr
+) -> tl.tensor:
+    """Rows start..start+BN of a (n_k, W) matrix, zeros beyond its end."""
+    at = start + tl.arange(0, BN)
+    pointers = pointer + at.to(tl.int64)[:, None] * W + tl.arange(0, W)[None, :]
+    if MASKED:
+        block = tl.load(pointers, mask=(at < n_k)[:, None], other=0.0)
+    else:
+        block = tl.load(pointers)
+    return block
+
+
+@jit
+def add_block(
+    state: tl.tuple,
+    q_hi: tl.tensor,
+    q_lo: tl.tensor,
+    scale: tl.tensor,
+    k_hi_ptr: tl.tensor,
+    k_lo_ptr: tl.tensor,
+    v_hi_ptr: tl.tensor,
+    v_lo_ptr: tl.tensor,
+    log_mass_ptr: tl.tensor,
+    start: tl.tensor,
+    n_k: tl.tensor,
+    D: tl.constexpr,
+    DV: tl.constexpr,
+    BN: tl.constexpr,
+    SAME: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    MASKED: tl.constexpr,
+) -> tl.tuple:
+    """The online softmax state (A, S, maximum) with one more block of keys."""
+    acc, total, top = state
+    k_hi = load_block(k_hi_ptr, start, n_k, D, BN, MASKED)
+    k_lo = load_block(k_lo_ptr, start, n_k, D, BN, MASKED)
+    scores = tl.dot(q_lo, k_hi.T)
+    scores = tl.dot(q_hi, k_lo.T, scores)
+    scores = tl.dot(q_hi, k_hi.T, scores)
+    at = start + tl.arange(0, BN)
+    if WEIGHTED:
+        if MASKED:
+            log_mass = tl.load(log_mass_ptr + at, mask=at < n_k, other=-float("inf"))
+        else:
+            log_mass = tl.load(log_mass_ptr + at)
+        scores = scores * scale + log_mass[None, :]
+        new_top = tl.maximum(top, tl.max(scores, axis=1))
+        p = tl.exp2(scores - new_top[:, None])
+    else:
+        seen = scores
+        if MASKED:
+            seen = tl.where((at < n_k)[None, :], scores, -float("inf"))
+        new_top = tl.maximum(top, tl.max(seen, axis=1) * scale)
+        p = tl.exp2(scores * scale - new_top[:, None])
+        if MASKED:
+            p = tl.where((at < n_k)[None, :], p, 0.0)
+    fade = tl.exp2(top - new_top)
+    total = total * fade + tl.sum(p, axis=1)
+    p_hi = p.to(tl.float16)
+    p_lo = (p - p_hi.to(tl.float32)).to(tl.float16)
+    if SAME:
+        v_hi = k_hi
+        v_lo = k_lo
+    else:
+        v_hi = load_block(v_hi_ptr, start, n_k, DV, BN, MASKED)
+        v_lo = load_block(v_lo_ptr, start, n_k, DV, BN, MASKED)
+    product = tl.dot(p_lo, v_hi)
+    product = tl.dot(p_hi, v_lo, product)
+    product = tl.dot(p_hi, v_hi, product)
+    return acc * fade[:, None] + product, total, new_top
+
+
+@jit
+def fused_kernel(
+    q_hi_ptr: tl.tensor,
+    q_lo_ptr: tl.tensor,
+    scale: tl.tensor,
+    k_hi_ptr: tl.tensor,
+    k_lo_ptr: tl.tensor,
+    v_hi_ptr: tl.tensor,
+    v_lo_ptr: tl.tensor,
+    log_mass_ptr: tl.tensor,
+    acc_ptr: tl.tensor,
+    total_ptr: tl.tensor,
+    top_ptr: tl.tensor,
+    n_q: tl.tensor,
+    n_k: tl.tensor,
+    chunk: tl.tensor,
+    D: tl.constexpr,
+    DV: tl.constexpr,
+    SAME: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    BM: tl.constexpr,
+    BN: tl.constexpr,
+) -> None:
+    """A (unnormalised mean), S and maximum of BM rows over one chunk of keys."""
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    inside = rows < n_q
+    at = rows.to(tl.int64)[:, None] * D + tl.arange(0, D)[None, :]
+    q_hi = tl.load(q_hi_ptr + at, mask=inside[:, None], other=0.0)
+    q_lo = tl.load(q_lo_ptr + at, mask=inside[:, None], other=0.0)
+    # The first maximum is finite, so that a block whose keys all have mass zero makes no NaN.
+    state = (
+        tl.zeros((BM, DV), tl.float32),
+        tl.zeros((BM,), tl.float32),
+        tl.full((BM,), -1.0e38, tl.float32),
+    )
+    first = tl.program_id(1) * chunk
+    last = tl.minimum(first + chunk, n_k)
+    full = first + (last - first) // BN * BN
+    for start in range(first, full, BN):
+        state = add_block(
+            state, q_hi, q_lo, scale, k_hi_ptr, k_lo_ptr, v_hi_ptr, v_lo_ptr, log_mass_ptr, start, n_k,
+            D, DV, BN, SAME, WEIGHTED, False,
+        )  # fmt: skip
+    if full < last:
+        state = add_block(
+            state, q_hi, q_lo, scale, k_hi_ptr, k_lo_ptr, v_hi_ptr, v_lo_ptr, log_mass_ptr, full, n_k,
+            D, DV, BN, SAME, WEIGHTED, True,
+        )  # fmt: skip
+    acc, total, top = state
+    place = tl.program_id(1).to(tl.int64) * n_q + rows
+    tl.store(acc_ptr + place[:, None] * DV + tl.arange(0, DV)[None, :], acc, mask=inside[:, None])
+    tl.store(total_ptr + place, total, mask=inside)
+    tl.store(top_ptr + place, top, mask=inside)
+
+
+@jit
+def merge_kernel(
+    acc_ptr: tl.tensor,
+    total_ptr: tl.tensor,
+    top_ptr: tl.tensor,
+    q_ptr: tl.tensor,
+    frame_ptr: tl.tensor,
+    mean_ptr: tl.tensor,
+    log_ptr: tl.tensor,
+    n_q: tl.tensor,
+    d: tl.tensor,
+    d_v: tl.tensor,
+    chunks: tl.tensor,
+    unit: tl.tensor,
+    D: tl.constexpr,
+    DV: tl.constexpr,
+    ROWS: tl.constexpr,
+) -> None:
+    """mean = c_v + unit A/S and log Z = beta <q, c> + ln 2 (top + log2 S) + log of the largest mass."""
+    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    inside = rows < n_q
+    column, wide = tl.arange(0, D), tl.arange(0, DV)
+    top = tl.full((ROWS,), -float("inf"), tl.float32)
+    for s in range(0, chunks):
+        top = tl.maximum(top, tl.load(top_ptr + s.to(tl.int64) * n_q + rows, mask=inside, other=0.0))
+    total = tl.zeros((ROWS,), tl.float64)
+    acc = tl.zeros((ROWS, DV), tl.float64)
+    for s in range(0, chunks):
+        place = s.to(tl.int64) * n_q + rows
+        fade = tl.exp2(tl.load(top_ptr + place, mask=inside, other=0.0) - top)
+        total += (tl.load(total_ptr + place, mask=inside, other=1.0) * fade).to(tl.float64)
+        part = tl.load(acc_ptr + place[:, None] * DV + wide[None, :], mask=inside[:, None], other=0.0)
+        acc += (part * fade[:, None]).to(tl.float64)
+    centre = tl.load(frame_ptr + 4 + d + wide, mask=wide < d_v, other=0.0)
+    mean = centre[None, :] + acc / total[:, None] * unit
+    tl.store(mean_ptr + rows[:, None] * d_v + wide[None, :], mean, mask=inside[:, None] & (wide < d_v)[None, :])
+    seen = inside[:, None] & (column < d)[None, :]
+    q = tl.load(q_ptr + rows[:, None] * d + column[None, :], mask=seen, other=0.0).to(tl.float64)
+    key_centre = tl.load(frame_ptr + 4 + column, mask=column < d, other=0.0)
+    score = tl.load(frame_ptr) * tl.sum(q * key_centre[None, :], axis=1)
+    bits = score + top.to(tl.float64) + tl.log(total) * 1.4426950408889634
+    tl.store(log_ptr + rows, 0.6931471805599453 * bits + tl.load(frame_ptr + 2), mask=inside)
+
+
+def attend_large(
+    queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, frame: Frame
+) -> tuple[Tensor, Tensor]:
+    """(mean, log Z) for d, d_v <= 256 on CUDA at float32 accuracy, in the queries' dtype."""
+    (n_q, d), n_k, d_v, device = queries.shape, len(keys), values.shape[1], queries.device
+    width = max(16, 1 << (max(d, d_v) - 1).bit_length())
+    block_rows, block_keys, stages = BLOCKS[width]
+    centre, value_centre = frame.centres(d)
+    q_hi, q_lo, q_unit = split(queries, None, frame.length, width)
+    k_hi, k_lo, k_unit = split(keys, centre, frame.radius, width)
+    v_hi, v_lo, v_unit = k_hi, k_lo, k_unit
+    if not frame.same:
+        v_hi, v_lo, v_unit = split(values, value_centre, frame.value_radius, width)
+    log_mass = torch.empty(1, dtype=torch.float32, device=device)
+    if not frame.equal:
+        log_mass = torch.log2(mass.to(torch.float64) / mass.max()).to(torch.float32)
+    row_blocks = blocks(n_q, block_rows)
+    wanted = 8 * torch.cuda.get_device_properties(device).multi_processor_count
+    chunks = max(1, min(wanted // row_blocks, blocks(n_k, 8 * block_keys)))
+    chunk = blocks(blocks(n_k, chunks), block_keys) * block_keys
+    chunks = blocks(n_k, chunk)
+    acc = torch.empty(chunks, n_q, width, dtype=torch.float32, device=device)
+    total = torch.empty(chunks, n_q, dtype=torch.float32, device=device)
+    top = torch.empty(chunks, n_q, dtype=torch.float32, device=device)
+    fused_kernel[(row_blocks, chunks)](
+        q_hi,
+        q_lo,
+        frame.scale * q_unit * k_unit,
+        k_hi,
+        k_lo,
+        v_hi,
+        v_lo,
+        log_mass,
+        acc,
+        total,
+        top,
+        n_q,
+        n_k,
+        chunk,
+        D=width,
+        DV=width,
+        SAME=frame.same,
+        WEIGHTED=not frame.equal,
+        BM=block_rows,
+        BN=block_keys,
+        num_warps=8,
+        num_stages=stages,
+    )
+    mean = torch.empty(n_q, d_v, dtype=queries.dtype, device=device)
+    log_partition = torch.empty(n_q, dtype=queries.dtype, device=device)
+    merge_kernel[(blocks(n_q, 16),)](
+        acc,
+        total,
+        top,
+        queries,
+        frame.numbers,
+        mean,
+        log_partition,
+        n_q,
+        d,
+        d_v,
+        chunks,
+        v_unit,
+        D=width,
+        DV=width,
+        ROWS=16,
+    )
+    return mean, log_partition

@@ -1,0 +1,247 @@
+"""The CUDA kernels against the dense float64 reference; without a CUDA device only what must work everywhere."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from metastable.attention.dense import attend_dense
+from metastable.attention.gpu import (
+    GPU_KERNELS,
+    attend_batch,
+    attend_flash,
+    attend_gpu_float64,
+    attend_triton,
+    gpu_available,
+    rounding_error,
+)
+from metastable.attention.half_split import split
+from metastable.errors import InvalidInput
+
+cuda = pytest.mark.skipif(not gpu_available(), reason="needs a CUDA device and Triton")
+BETAS = [0.0, 1.0, 256.0, 1e4, 1e6]
+CLOUDS = ["uniform", "clustered", "antipodal", "duplicates", "line"]
+MASSES = ["equal", "zeros", "wide"]
+
+
+def unit(n: int, d: int, generator: torch.Generator) -> Tensor:
+    x = torch.randn(n, d, dtype=torch.float64, generator=generator)
+    return x / x.norm(dim=1, keepdim=True)
+
+
+def cloud(kind: str, n: int, d: int, generator: torch.Generator) -> Tensor:
+    x = unit(n, d, generator)
+    pole = unit(1, d, generator)
+    if kind == "clustered":
+        x = pole + 1e-3 * x
+    elif kind == "antipodal":
+        x = torch.where(torch.arange(n)[:, None] % 2 == 0, pole, -pole) + 1e-2 * x
+    elif kind == "duplicates":
+        x = x[torch.arange(n) % max(1, n // 5)]
+    elif kind == "line":
+        x = 3.0 * x * torch.rand(n, 1, dtype=torch.float64, generator=generator)
+    return x if kind == "line" else x / x.norm(dim=1, keepdim=True)
+
+
+def masses(kind: str, n: int, generator: torch.Generator) -> Tensor:
+    m = torch.rand(n, dtype=torch.float64, generator=generator)
+    if kind == "equal":
+        return torch.full((n,), 1.0 / n, dtype=torch.float64)
+    if kind == "zeros" and n > 2:
+        m[torch.arange(n) % 3 == 1] = 0.0
+    if kind == "wide":
+        m = 10.0 ** (-60 * m)
+    return m / m.sum()
+
+
+def problem(seed: int, n_q: int, n_k: int, d: int, d_v: int | None, kind: str, weight: str) -> tuple[Tensor, ...]:
+    """Float32 numbers in float64 on the device, so that float32 kernels and the reference see the same input."""
+    g = torch.Generator().manual_seed(seed)
+    k = cloud(kind, n_k, d, g).float()
+    q = cloud("uniform", n_q, d, g).float() @ (torch.eye(d) + 0.3 * torch.randn(d, d, generator=g) / math.sqrt(d))
+    v = k if d_v is None else torch.randn(n_k, d_v, generator=g)
+    m = masses(weight, n_k, g)
+    q, k64 = q.double().cuda(), k.double().cuda()
+    return q, k64, k64 if d_v is None else v.double().cuda(), m.cuda()
+
+
+def check(got: tuple[Tensor, Tensor], case: tuple[Tensor, ...], beta: float, tolerance: float) -> None:
+    q, k, v, m = case
+    mean, log_partition = attend_dense(q, k, v, m, beta)
+    assert got[0].shape == mean.shape and got[1].shape == log_partition.shape
+    assert got[0].dtype == q.dtype and got[0].is_cuda
+    radius = float((v - v.mean(dim=0)).norm(dim=1).max())
+    # The reference rounds, too, and does not centre: its scores are off by eps beta |q| |k|.
+    reach = beta * float(q.norm(dim=1).max() * k.norm(dim=1).max())
+    reference = 2.0**-52 * (k.shape[1] + 4) * (1 + reach)
+    allowed = (tolerance + reference) * radius + 2.0**-46 * float(v.abs().max())
+    error = float((got[0].double() - mean).norm(dim=1).max())
+    assert error <= allowed, f"mean off by {error:.2e}, allowed {allowed:.2e}"
+    slack = (tolerance + reference) * (1 + log_partition.abs())
+    assert bool(((got[1].double() - log_partition).abs() <= slack).all())
+
+
+@cuda
+@pytest.mark.parametrize("beta", BETAS)
+@pytest.mark.parametrize("kind", CLOUDS)
+@pytest.mark.parametrize("weight", MASSES)
+def test_small_d_at_every_temperature(beta: float, kind: str, weight: str) -> None:
+    for seed, (n_q, n_k, d, d_v) in enumerate([(700, 1500, 2, None), (1300, 333, 3, None), (65, 40, 5, 3)]):
+        case = problem(seed, n_q, n_k, d, d_v, kind, weight)
+        single = 2e-6 + rounding_error(case[0], case[1], beta, torch.float32)
+        check(attend_triton(*case, beta), case, beta, single)
+        double = 1e-13 + rounding_error(case[0], case[1], beta, torch.float64)
+        check(attend_gpu_float64(*case, beta), case, beta, double)
+
+
+@cuda
+@pytest.mark.parametrize("d", [1, 4, 6, 7, 8])
+@pytest.mark.parametrize("d_v", [None, 3])
+def test_other_small_dimensions(d: int, d_v: int | None) -> None:
+    case = problem(d, 257, 600, d, d_v, "uniform", "zeros")
+    check(attend_triton(*case, 7.0), case, 7.0, 4e-6)
+    check(attend_gpu_float64(*case, 7.0), case, 7.0, 1e-13)
+
+
+@cuda
+@pytest.mark.parametrize("shape", [(1, 1), (1, 7), (5, 1), (1, 100_003), (100_003, 9), (4097, 4095), (128, 256)])
+def test_sizes_that_fill_no_block(shape: tuple[int, int]) -> None:
+    for d in (2, 3, 24, 160):
+        case = problem(3, *shape, d, None, "uniform", "zeros")
+        check(attend_triton(*case, 3.0), case, 3.0, 1e-5)
+        check(attend_gpu_float64(*case, 3.0), case, 3.0, 1e-13)
+
+
+@cuda
+@pytest.mark.parametrize("bits", [4, 12, 20])
+@pytest.mark.parametrize("keys", [4, 2000])
+def test_exact_scores_stay_exact_at_huge_beta(bits: int, keys: int) -> None:
+    """Dyadic points, symmetric keys (centre zero) and beta log2(e) = 2^bits: float32 scores carry no rounding.
+
+    What remains is the shift: few keys leave most rows far below the Cauchy-Schwarz bound.
+    """
+    g = torch.Generator().manual_seed(bits)
+    half = torch.randint(-63, 64, (keys // 2, 3), generator=g).double() / 64
+    k = torch.cat([half, -half]).cuda()
+    q = (torch.randint(-63, 64, (500, 3), generator=g).double() / 64).cuda()
+    m = torch.full((keys,), 1.0 / keys, dtype=torch.float64).cuda()
+    beta = 2.0**bits * math.log(2)
+    case = (q, k, k, m)
+    check(attend_triton(*case, beta), case, beta, 1e-6)
+    uneven = (q, k, k, torch.arange(1, keys + 1).double().cuda() / keys**2)
+    check(attend_triton(*uneven, beta), uneven, beta, 1e-6)
+
+
+@cuda
+def test_float32_error_does_not_grow_with_n() -> None:
+    g = torch.Generator().manual_seed(0)
+    k = unit(2_000_000, 2, g).float().double().cuda()
+    case = (k[:64] * 1.0, k, k, torch.full((len(k),), 1.0 / len(k), dtype=torch.float64).cuda())
+    check(attend_triton(*case, 1.0), case, 1.0, 1e-6)
+
+
+@cuda
+@pytest.mark.parametrize("d", [9, 40, 128, 200, 768])
+@pytest.mark.parametrize("beta", BETAS)
+def test_large_d(d: int, beta: float) -> None:
+    for kind in CLOUDS:
+        for weight in MASSES:
+            case = problem(d, 300, 700, d, None, kind, weight)
+            reach = beta * float(case[0].norm(dim=1).max() * (case[1] - case[1].mean(dim=0)).norm(dim=1).max())
+            check(attend_triton(*case, beta), case, beta, 5e-6 + 2.0**-20 * reach)
+            check(attend_gpu_float64(*case, beta), case, beta, 1e-13 + 2.0**-47 * reach)
+    other = problem(d, 130, 300, d, 24, "uniform", "zeros")
+    check(attend_triton(*other, 2.0), other, 2.0, 1e-5)
+
+
+@cuda
+def test_large_d_error_over_many_keys() -> None:
+    """The truncating accumulation of tensor cores must not show: positive values, 100 000 keys."""
+    for d in (64, 192):
+        case = problem(1, 64, 100_000, d, None, "uniform", "equal")
+        values = case[2].abs() + 1.0
+        shifted = (case[0], case[1], values, case[3])
+        check(attend_triton(*shifted, 4.0), shifted, 4.0, 1e-5)
+
+
+@cuda
+def test_flash_is_half_precision_with_masses() -> None:
+    for weight in ("equal", "zeros"):
+        case = problem(5, 400, 900, 64, None, "uniform", weight)
+        check(attend_flash(*case, 2.0), case, 2.0, 2e-2)
+    with pytest.raises(InvalidInput, match="up to 256"):
+        attend_flash(*problem(0, 4, 4, 300, None, "uniform", "equal"), 1.0)
+
+
+@cuda
+def test_float32_in_float32_out() -> None:
+    q, k, v, m = (x.float() for x in problem(2, 100, 200, 3, None, "uniform", "equal"))
+    for name in ("triton", "gpu_float64", "flash_bf16", "flash_fp16"):
+        mean, log_partition = GPU_KERNELS[name](q, k, v, m, 2.0)
+        assert mean.dtype == log_partition.dtype == torch.float32, name
+
+
+@cuda
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_batch_on_the_gpu(dtype: torch.dtype) -> None:
+    _check_batch(dtype, "cuda")
+
+
+def test_batch_on_the_cpu() -> None:
+    _check_batch(torch.float64, "cpu")
+
+
+def _check_batch(dtype: torch.dtype, device: str) -> None:
+    g = torch.Generator().manual_seed(7)
+    for b, n_q, n_k, d, d_v in [(50, 32, 32, 2, None), (7, 5, 33, 3, 4), (3, 20, 10, 12, None)]:
+        q = unit(b * n_q, d, g).reshape(b, n_q, d).to(device, dtype)
+        k = unit(b * n_k, d, g).reshape(b, n_k, d).to(device, dtype)
+        v = None if d_v is None else torch.randn(b, n_k, d_v, generator=g).to(device, dtype)
+        m = masses("zeros", b * n_k, g).reshape(b, n_k).to(device, dtype)
+        beta = torch.linspace(0.0, 60.0, b).to(device, dtype)
+        for mass in (None, m):
+            mean, log_partition = attend_batch(q, k, v, mass, beta)
+            for s in range(0, b, 2):
+                row_mass = torch.full((n_k,), 1.0 / n_k, dtype=torch.float64) if mass is None else mass[s]
+                inputs = (q[s], k[s], k[s] if v is None else v[s], row_mass)
+                expected = attend_dense(*(x.double().to(device) for x in inputs), float(beta[s]))
+                tolerance = 1e-12 if dtype == torch.float64 else 1e-4
+                torch.testing.assert_close(mean[s].double(), expected[0], rtol=0, atol=tolerance)
+                torch.testing.assert_close(log_partition[s].double(), expected[1], rtol=tolerance, atol=tolerance)
+
+
+def test_batch_refuses_shapes_that_do_not_match() -> None:
+    x = torch.zeros(2, 3, 2)
+    with pytest.raises(InvalidInput, match="do not match"):
+        attend_batch(x, torch.zeros(2, 3, 4))
+    with pytest.raises(InvalidInput, match="mass must have shape"):
+        attend_batch(x, x, mass=torch.ones(2, 4))
+    with pytest.raises(InvalidInput, match=r"\(b, n, d\)"):
+        attend_batch(x[0], x)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="about machines without CUDA")
+@pytest.mark.parametrize("name", sorted(GPU_KERNELS))
+def test_without_cuda_the_error_is_a_sentence(name: str) -> None:
+    x = torch.eye(2, dtype=torch.float64)
+    with pytest.raises(InvalidInput, match="needs a CUDA device"):
+        GPU_KERNELS[name](x, x, x, torch.ones(2, dtype=torch.float64), 1.0)
+
+
+@cuda
+def test_half_pairs_hold_22_bits() -> None:
+    """hi + lo reproduces every entry to 2^-22 of its size, down to 2^-33 of the largest."""
+    g = torch.Generator().manual_seed(1)
+    x = torch.randn(500, 30, generator=g).double().cuda()
+    x[:, :5] *= 1e-6
+    centre = x.mean(dim=0)
+    size = float((x - centre).norm(dim=1).max())
+    hi, lo, unit = split(x, centre, size, 48)
+    assert hi.shape == lo.shape == (500, 48) and hi.dtype == torch.float16
+    back = (hi.double() + lo.double()) * unit
+    wrong = (back[:, :30] - (x - centre)).abs()
+    assert bool((wrong <= 2.0**-22 * (x - centre).abs() + 2.0**-33 * size).all())
+    assert not bool(back[:, 30:].any())
