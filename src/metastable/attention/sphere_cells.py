@@ -29,8 +29,7 @@ def attend_sphere_cells(
     scale = float(m.max())
     length = np.sqrt((k * k).sum(axis=1))
     off_sphere = float(np.abs(length - 1.0).max())
-    p = nodes_per_side(rtol)
-    tree = key_tree(k, m / scale, p)
+    tree = key_tree(k, m / scale, np.array([6, 8, 11, 14, 18] if rtol > 1e-8 else [6, 8, 11, 14, 18, 23]))
     scaled = queries.numpy() * beta
     boxes = query_tree(scaled)
     n = scaled.shape[0]
@@ -60,8 +59,3 @@ def attend_sphere_cells(
     longest = float(np.sqrt((scaled * scaled).sum(axis=1)).max())
     rounding = 8.0 * np.finfo(np.float64).eps * (16.0 + longest)
     return out_mean, out_log, 2.0 * error + rounding + longest * off_sphere
-
-
-def nodes_per_side(rtol: float) -> int:
-    """p."""
-    return int(min(max(round(4.0 - 1.4 * math.log10(rtol)), 6), 20))

@@ -1,11 +1,13 @@
-"""One box of queries against the cells it sees: row by row, or through a small grid of proxy queries (`sphere_cells`).
+"""One box of queries against the cells it sees: row by row, or through one local expansion (`sphere_cells`).
 
-Relative to its centre a box of scaled queries needs the function
-    g(z) = sum_a w_a e^{<z, k_a - k̄>} (1, k_a - k̄),
-a sum of exponentials that are *linear* in z. Interpolation of e^{at}, |t| <= 1, at p Chebyshev nodes errs by at most
-2 (a/2)^p/p! e^{|a|}; summed over all a with the weights |w_a| that is a rigorous bound for the box, side by side, against
-which p_1, p_2, p_3 are chosen. On the grid the exponentials factor, e^{<z_ijl, k>} = e^{<z_c, k>} X_i Y_j U_l, and the sum
-is a matrix product: a fraction of an exponential per pair.
+Relative to the centre z_c of the box, with the attended mean k̄ there, a query z = z_c + d needs
+    g(d) = sum_a W_a e^{<d, kappa_a>},   grad g(d) = sum_a W_a kappa_a e^{<d, kappa_a>},
+kappa_a = k_a - k̄, W_a = w_a e^{<z_c, kappa_a>}; the mean is k̄ + grad g/g. In the frame of the box, whose third side is thin
+because queries B^T x lie on a surface, g is expanded into
+    g(d) = sum_{l < p_3} d_3^l/l! sum_a W_a kappa_3^l e^{d_1 kappa_1} e^{d_2 kappa_2},
+interpolated at p_1 x p_2 Chebyshev nodes of (d_1, d_2), where the double sum is one matrix product over all a.
+Interpolation of e^{at}, |t| <= 1, errs by at most g = 2 (a/2)^p/p! e^{|a|}, its derivative by p^2 g; these, times |W_a|, are
+summed over all a and decide p_1, p_2, p_3. By Jensen's inequality g(d) >= g(0), so that the sum bounds the relative error.
 """
 
 from __future__ import annotations
@@ -16,14 +18,16 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from metastable.attention.exp2 import REDUCTION, exp2
-from metastable.attention.sphere_walk import LOG2_E, descend, powers_of_two, row_sums, row_top, unpack, walk
+from metastable.attention.exp2 import NO_REASSOCIATION, REDUCTION, exp2
+from metastable.attention.sphere_tree import lagrange
+from metastable.attention.sphere_walk import LOG2_E, descend, row_sums, row_top, unpack, walk
 
 SPLIT, DONE = 0, 1
-_ORDERS = np.array([1, 2, 3, 4, 6, 8, 10, 12, 14, 16, 18, 20])
-_LOG_FRONT = np.array([math.log(2.0) - p * math.log(2.0) - math.lgamma(p + 1.0) for p in _ORDERS])
-_FRONT = np.exp(_LOG_FRONT)
-_BLOCK = 64
+_LEVELS, _LARGEST = 5, 24
+"""Most terms in the thin direction, most nodes (an even number) in the others."""
+_NARROWEST = 0.1
+"""Boxes are widened to this half-width: derivatives are taken across them."""
+_BLOCK = 128
 _DIRECT_ROWS = 128
 
 
@@ -33,7 +37,7 @@ def attend_groups(
     errors: Any,
 ) -> None:  # fmt: skip
     """Fills (n, 3) means and (n,) log-partitions of all queries of the groups, or marks a group as SPLIT."""
-    found = np.empty(1024, dtype=np.int64)
+    found = np.empty((2, 1024), dtype=np.int64)
     for g in range(len(groups)):
         group = groups[g]
         first, last = queries.start[group], queries.stop[group]
@@ -64,7 +68,10 @@ def _attend_box(
     nowhere = np.zeros(3)
     reference = np.empty(3)
     log_floor = descend(tree, centre, reference)
-    found, count, size, error = _within(tree, centre, reference, frame, nowhere, log_floor, rtol, 1 << 60, found)
+    # With its centre known to a relative error e, Jensen's inequality holds for the box up to e + 2 e reach.
+    reach = widths[0] + widths[1] + widths[2]
+    rough = rtol if rows == 1 else max(rtol, 0.02 / (1.0 + reach))
+    found, count, size, error = _within(tree, centre, reference, frame, nowhere, log_floor, rough, 1 << 60, found)
     seen = unpack(tree, found, count, size, reference)
     log_floor = max(log_floor, row_top(seen, centre) - 300.0)
     s0, s1, s2, total = row_sums(seen, centre[0], centre[1], centre[2], log_floor)
@@ -78,24 +85,28 @@ def _attend_box(
             log_z += centre[c] * reference[c]
         log_partition[first] = log_z
         return found, True, error
-    limit = 4 * size + 1024
+    log_floor -= 1.1 * rough * (1.0 + 2.0 * reach)
+    limit = 16 * size + 4096
     found, count, size, error = _within(tree, centre, reference, frame, widths, log_floor, rtol, limit, found)
     if size < 0:
         return found, False, 0.0
     seen = unpack(tree, found, count, size, reference)
-    orders, interpolation = _orders(seen, centre, frame, widths, log_floor, 0.4 * rtol)
-    grid = orders[0] * orders[1] * orders[2]
-    by_grid = size * (0.25 * grid + 0.6 * (orders[0] + orders[1] + orders[2])) + 0.25 * rows * grid
-    if grid > 0 and (by_grid < 1.0 * rows * size):
-        if rows > 4 * size + 4096 and not leaf:
+    orders, cut_off = _orders(seen, centre, frame, widths, log_floor, 0.4 * rtol)
+    terms = orders[0] * orders[1] * orders[2]
+    # Nanoseconds: an expansion costs its error bound, exponentials and matrix product; a row one exponential per key.
+    expansion = size * (25.0 + orders[0] + orders[1] + 0.2 * orders[0] * orders[2] + 0.12 * terms) + 0.25 * rows * terms
+    if terms > 0 and expansion < 1.0 * rows * size:
+        if rows > 8 * size + 4096 and not leaf:
             return found, False, 0.0
-        coefficients = _grid(seen, centre, frame, widths, log_floor, orders)
-        _interpolate(coefficients, orders, points, first, last, centre, frame, widths, reference, log_floor, mean, log_partition)
-        return found, True, error + interpolation
+        coefficients = _expand(seen, centre, frame, widths, log_floor, orders)
+        _evaluate(
+            coefficients, orders, points, first, last, centre, frame, widths, reference, log_floor, mean, log_partition
+        )  # fmt: skip
+        return found, True, error + cut_off
     if rows > _DIRECT_ROWS and not leaf:
         return found, False, 0.0
     centre_floor = log_floor
-    reaches_far = widths[0] + widths[1] + widths[2] > 100.0
+    reaches_far = reach > 100.0
     for i in range(first, last):
         z0, z1, z2 = points[0, i], points[1, i], points[2, i]
         if reaches_far:  # e^{<z, k - k̄>}/G may overflow
@@ -159,231 +170,180 @@ def _box(points: Any, first: int, last: int) -> tuple[Any, Any, Any]:
     if last - first == 1:
         for c in range(3):
             centre[c], widths[c] = points[c, first], 0.0
+    widths[0], widths[1] = max(widths[0], _NARROWEST), max(widths[1], _NARROWEST)
     return centre, frame, widths
 
 
 @njit(cache=True, nogil=True)
-def _orders(seen: Any, centre: Any, frame: Any, widths: Any, log_floor: float, tolerance: float) -> tuple[Any, float]:
-    """Nodes per side of the grid and the bound of the interpolation error; zeros when no order suffices."""
-    sums = np.zeros((3, len(_ORDERS)))
-    largest = _order_sums(seen, centre, frame, widths, log_floor, sums)
+def _orders(
+    seen: Any, centre: Any, frame: Any, widths: Any, log_floor: float, tolerance: float
+) -> tuple[Any, float]:  # fmt: skip
+    """(p_1, p_2, p_3) and the bound of the relative error of g plus half the error of the mean; zeros if none is enough."""
+    sums, squares, levels = np.zeros((2, _LARGEST // 2)), np.zeros((2, _LARGEST // 2)), np.zeros(_LEVELS + 1)
+    largest = _cut_off(seen, centre, frame, widths, log_floor, sums, squares, levels)
     orders = np.zeros(3, dtype=np.int64)
     error = 0.0
     if largest > 250.0:
         return orders, error
-    for side in range(3):
-        for option in range(len(_ORDERS)):
-            if sums[side, option] <= tolerance / 3.0:
-                orders[side] = _ORDERS[option]
-                error += sums[side, option]
+    crossed = _LARGEST**2 / min(widths[0], widths[1])
+    for side in range(2):
+        for step in range(_LARGEST // 2):
+            p = 2 * step + 2
+            derivative = 2.0 + p * p / widths[side]
+            # Twice, for all terms in the thin direction together.
+            cut = 2.0 * (derivative * sums[side, step] + (derivative + crossed) * squares[side, step])
+            if cut <= 0.35 * tolerance:
+                orders[side] = p
+                error += cut
                 break
+    scale = 1.0  # R_3^l/l!
+    for l in range(1, _LEVELS + 1):
+        rest = (0.5 * scale + scale * widths[2] / l) * levels[l]
+        if rest <= 0.3 * tolerance:
+            orders[2] = l
+            error += rest
+            break
+        scale *= widths[2] / l
     if orders.min() == 0:
         orders[:] = 0
     return orders, error
 
 
 @njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
-def _order_sums(seen: Any, centre: Any, frame: Any, widths: Any, log_floor: float, sums: Any) -> float:
-    """sums[side, option] = sum_a |w_a| e^{...} (g + g^2 + g^3/3), g = 2 (a/2)^p/p!; returns the largest exponent.
+def _cut_off(
+    seen: Any, centre: Any, frame: Any, widths: Any, log_floor: float, sums: Any, squares: Any, levels: Any
+) -> float:  # fmt: skip
+    """sums, squares[side, p/2 - 1] = sum_a |W_a| e^{...} (g, g^2), levels[l] = sum_a |W_a| e^{...} |kappa_3|^l.
 
-    Products of the three sides' errors are bounded by their second and third powers.
+    Here g = 2 (a/2)^p/p!, a = R_side |kappa_side|. Returns the largest exponent.
     """
-    weight = np.empty(_BLOCK)
-    along = np.empty((3, _BLOCK))
-    power = np.empty(_BLOCK)
+    weight, power, third = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
+    quarter = np.empty((2, _BLOCK))
     largest = 0.0
     z0, z1, z2 = centre[0] * LOG2_E, centre[1] * LOG2_E, centre[2] * LOG2_E
     for start in range(0, seen.shape[1], _BLOCK):
         length = min(_BLOCK, seen.shape[1] - start)
         for a in range(length):
             x, y, z = seen[0, start + a], seen[1, start + a], seen[2, start + a]
-            for side in range(3):
-                along[side, a] = widths[side] * abs(frame[side, 0] * x + frame[side, 1] * y + frame[side, 2] * z)
-            reach = along[0, a] + along[1, a] + along[2, a]
+            u = widths[0] * abs(frame[0, 0] * x + frame[0, 1] * y + frame[0, 2] * z)
+            v = widths[1] * abs(frame[1, 0] * x + frame[1, 1] * y + frame[1, 2] * z)
+            third[a] = abs(frame[2, 0] * x + frame[2, 1] * y + frame[2, 2] * z)
+            quarter[0, a], quarter[1, a] = 0.25 * u * u, 0.25 * v * v
+            reach = u + v + widths[2] * third[a]
             largest = max(largest, reach)
             t = (reach - log_floor) * LOG2_E + z0 * x + z1 * y + z2 * z
             t = t if t > -1000.0 else -1000.0
             weight[a] = exp2(t if t < 1000.0 else 1000.0) * abs(seen[3, start + a])
-        for side in range(3):
+        for side in range(2):
             for a in range(length):
-                power[a] = 1.0
-            reached = 0
-            for option in range(len(_ORDERS)):
-                while reached < _ORDERS[option]:
-                    reached += 1
-                    for a in range(length):
-                        power[a] *= along[side, a]
-                total = 0.0
+                power[a] = 2.0
+            for step in range(sums.shape[1]):
+                factor = 1.0 / ((2.0 * step + 1.0) * (2.0 * step + 2.0))
+                total, square = 0.0, 0.0
                 for a in range(length):
-                    g = power[a] * _FRONT[option]
-                    total += weight[a] * g * (1.0 + g * (1.0 + g / 3.0))
-                sums[side, option] += total
+                    power[a] *= quarter[side, a] * factor
+                    part = weight[a] * power[a]
+                    total += part
+                    square += part * power[a]
+                sums[side, step] += total
+                squares[side, step] += square
+        for l in range(1, len(levels)):
+            total = 0.0
+            for a in range(length):
+                weight[a] *= third[a]
+                total += weight[a]
+            levels[l] += total
     return largest
 
 
-@njit(cache=True, nogil=True)
-def _grid(seen: Any, centre: Any, frame: Any, widths: Any, log_floor: float, orders: Any) -> Any:
-    """(p_3 p_1, 4 p_2): Chebyshev coefficients of (1, k - k̄) e^{<z, k - k̄> - log_floor} summed, over the box."""
-    p, q, r = orders[0], orders[1], orders[2]
-    values = np.zeros((4 * r * p, q))
-    left = np.empty((4 * r * p, _BLOCK))
-    right = np.empty((_BLOCK, q))
-    exponent = np.empty(_BLOCK)
-    channel = np.empty((4, _BLOCK))
-    x_factor, u_factor = np.empty((p, _BLOCK)), np.empty((r, _BLOCK))
+@njit(cache=True, nogil=True, fastmath=NO_REASSOCIATION, error_model="numpy")
+def _expand(seen: Any, centre: Any, frame: Any, widths: Any, log_floor: float, orders: Any) -> Any:
+    """(p_3 p_1, p_2): Chebyshev coefficients in (d_1, d_2) of sum_a W_a kappa_3^l e^{...}, l = 0, ..., p_3 - 1."""
+    p, q, levels = orders[0], orders[1], orders[2]
+    # Small enough for the BLAS to stay on one thread, which is what it does below 2^18 multiplications.
+    block = min(max((1 << 18) // (levels * p * q) // 8 * 8, 16), _BLOCK)
+    total, product = np.zeros((levels * p, q)), np.empty((levels * p, q))
+    left, right = np.empty((levels * p, block)), np.empty((q, block))
+    u, v, w, weight = np.zeros(block), np.zeros(block), np.zeros(block), np.zeros(block)
     nodes_p = np.cos((np.arange(p) + 0.5) * math.pi / p) * (widths[0] * LOG2_E)
     nodes_q = np.cos((np.arange(q) + 0.5) * math.pi / q) * (widths[1] * LOG2_E)
-    nodes_r = np.cos((np.arange(r) + 0.5) * math.pi / r) * (widths[2] * LOG2_E)
-    column = np.empty(q)
-    f = frame
-    for start in range(0, seen.shape[1], _BLOCK):
-        length = min(_BLOCK, seen.shape[1] - start)
-        k = seen[:, start : start + length]
+    z0, z1, z2 = centre[0] * LOG2_E, centre[1] * LOG2_E, centre[2] * LOG2_E
+    for start in range(0, seen.shape[1], block):
+        length = min(block, seen.shape[1] - start)
         for a in range(length):
-            exponent[a] = (centre[0] * k[0, a] + centre[1] * k[1, a] + centre[2] * k[2, a] - log_floor) * LOG2_E
-        powers_of_two(exponent[:length], channel[0, :length])
-        for a in range(length):
-            channel[0, a] *= k[3, a]
-            for c in range(3):
-                channel[1 + c, a] = channel[0, a] * k[c, a]
+            x, y, z = seen[0, start + a], seen[1, start + a], seen[2, start + a]
+            u[a] = frame[0, 0] * x + frame[0, 1] * y + frame[0, 2] * z
+            v[a] = frame[1, 0] * x + frame[1, 1] * y + frame[1, 2] * z
+            w[a] = frame[2, 0] * x + frame[2, 1] * y + frame[2, 2] * z
+            t = z0 * x + z1 * y + z2 * z - log_floor * LOG2_E
+            t = t if t > -1000.0 else -1000.0
+            weight[a] = exp2(t if t < 1000.0 else 1000.0) * seen[3, start + a]
+        for a in range(length, block):
+            weight[a] = 0.0
         for i in range(p):
-            for a in range(length):
-                exponent[a] = nodes_p[i] * (f[0, 0] * k[0, a] + f[0, 1] * k[1, a] + f[0, 2] * k[2, a])
-            powers_of_two(exponent[:length], x_factor[i, :length])
-        for i in range(r):
-            for a in range(length):
-                exponent[a] = nodes_r[i] * (f[2, 0] * k[0, a] + f[2, 1] * k[1, a] + f[2, 2] * k[2, a])
-            powers_of_two(exponent[:length], u_factor[i, :length])
-        for a in range(length):
-            along = f[1, 0] * k[0, a] + f[1, 1] * k[1, a] + f[1, 2] * k[2, a]
-            for j in range(q):
-                column[j] = nodes_q[j] * along
-            powers_of_two(column, right[a])
-        for c in range(4):
-            for l in range(r):
-                for i in range(p):
-                    row = (c * r + l) * p + i
-                    for a in range(length):
-                        left[row, a] = channel[c, a] * u_factor[l, a] * x_factor[i, a]
-        _accumulate(left, right, length, values)
-    return _coefficients(values, p, q, r)
+            node = nodes_p[i]
+            for a in range(block):
+                left[i, a] = weight[a] * exp2(node * u[a])
+        for i in range(p, levels * p):
+            for a in range(block):
+                left[i, a] = left[i - p, a] * w[a]
+        for j in range(q):
+            node = nodes_q[j]
+            for a in range(block):
+                right[j, a] = exp2(node * v[a])
+        np.dot(left, right.T, product)
+        total += product
+    to_p, to_q = lagrange(p), lagrange(q)
+    for l in range(levels):
+        half = np.dot(to_p.T, total[l * p : (l + 1) * p])
+        product[l * p : (l + 1) * p] = np.dot(half, to_q)
+    return product
 
 
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def _accumulate(left: Any, right: Any, length: int, out: Any) -> None:
-    """out += left[:, :length] @ right[:length], four terms of the sum at a time."""
-    q = out.shape[1]
-    even = length - length % 4
-    for row in range(out.shape[0]):
-        for a in range(0, even, 4):
-            w0, w1, w2, w3 = left[row, a], left[row, a + 1], left[row, a + 2], left[row, a + 3]
-            for j in range(q):
-                out[row, j] += (w0 * right[a, j] + w1 * right[a + 1, j]) + (
-                    w2 * right[a + 2, j] + w3 * right[a + 3, j]
-                )
-        for a in range(even, length):
-            for j in range(q):
-                out[row, j] += left[row, a] * right[a, j]
-
-
-@njit(cache=True, nogil=True)
-def _coefficients(values: Any, p: int, q: int, r: int) -> Any:
-    """Chebyshev coefficients (r p, 4 q) of grid values (4 r p, q), axis by axis."""
-    first = np.zeros((4 * r * p, q))
-    to_q, to_p, to_r = _to_coefficients(q), _to_coefficients(p), _to_coefficients(r)
-    for row in range(4 * r * p):
-        for b in range(q):
-            for j in range(q):
-                first[row, j] += values[row, b] * to_q[b, j]
-    second = np.zeros((4 * r * p, q))
-    for block in range(4 * r):
-        for a in range(p):
-            for i in range(p):
-                factor = to_p[a, i]
-                for j in range(q):
-                    second[block * p + i, j] += factor * first[block * p + a, j]
-    out = np.zeros((r * p, 4 * q))
-    for c in range(4):
-        for e in range(r):
-            for l in range(r):
-                factor = to_r[e, l]
-                for i in range(p):
-                    for j in range(q):
-                        out[l * p + i, c * q + j] += factor * second[(c * r + e) * p + i, j]
-    return out
-
-
-@njit(cache=True, nogil=True)
-def _to_coefficients(p: int) -> Any:
-    """(p, p): row a holds the Chebyshev coefficients of the Lagrange polynomial of node a."""
-    out = np.empty((p, p))
-    for a in range(p):
-        for k in range(p):
-            out[a, k] = (1.0 if k == 0 else 2.0) / p * math.cos(k * (a + 0.5) * math.pi / p)
-    return out
-
-
-@njit(cache=True, nogil=True)
-def _basis(t: float, values: Any) -> None:
-    """values[k] = T_k(t) for t in [-1, 1]."""
-    values[0] = 1.0
-    if len(values) > 1:
-        values[1] = t
-    for k in range(2, len(values)):
-        values[k] = 2.0 * t * values[k - 1] - values[k - 2]
-
-
-@njit(cache=True, nogil=True, fastmath={"contract"})
-def _interpolate(
+@njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
+def _evaluate(
     coefficients: Any, orders: Any, points: Any, first: int, last: int, centre: Any, frame: Any, widths: Any,
     reference: Any, log_floor: float, mean: Any, log_partition: Any,
 ) -> None:  # fmt: skip
-    p, q, r = orders[0], orders[1], orders[2]
-    t_p, t_q, t_r = np.empty(p), np.empty(q), np.empty(r)
-    sums = np.empty(4 * q)
-    rows = r * p
-    even = rows - rows % 4
-    factor = np.empty(rows)
-    inverse = np.zeros(3)
-    for c in range(3):
-        if widths[c] > 0.0:
-            inverse[c] = 1.0 / widths[c]
+    """Means and log-partitions of the rows of a box from its expansion."""
+    p, q, levels = orders[0], orders[1], orders[2]
+    t_u, s_u, t_v, s_v = np.empty(p), np.empty(p), np.empty(q), np.empty(q)
     for n in range(first, last):
         z0, z1, z2 = points[0, n], points[1, n], points[2, n]
         d0, d1, d2 = z0 - centre[0], z1 - centre[1], z2 - centre[2]
-        for c in range(3):
-            t = (frame[c, 0] * d0 + frame[c, 1] * d1 + frame[c, 2] * d2) * inverse[c]
-            t = min(max(t, -1.0), 1.0)
-            if c == 0:
-                _basis(t, t_p)
-            elif c == 1:
-                _basis(t, t_q)
-            else:
-                _basis(t, t_r)
-        for l in range(r):
+        w = frame[2, 0] * d0 + frame[2, 1] * d1 + frame[2, 2] * d2
+        _basis((frame[0, 0] * d0 + frame[0, 1] * d1 + frame[0, 2] * d2) / widths[0], t_u, s_u)
+        _basis((frame[1, 0] * d0 + frame[1, 1] * d1 + frame[1, 2] * d2) / widths[1], t_v, s_v)
+        g, g_u, g_v, g_w = 0.0, 0.0, 0.0, 0.0
+        here, below = 1.0, 0.0  # d_3^l/l! and its derivative
+        for l in range(levels):
+            level, level_u, level_v = 0.0, 0.0, 0.0
             for i in range(p):
-                factor[l * p + i] = t_r[l] * t_p[i]
-        sums[:] = 0.0
-        for row in range(0, even, 4):
-            w0, w1, w2, w3 = factor[row], factor[row + 1], factor[row + 2], factor[row + 3]
-            for j in range(4 * q):
-                sums[j] += (w0 * coefficients[row, j] + w1 * coefficients[row + 1, j]) + (
-                    w2 * coefficients[row + 2, j] + w3 * coefficients[row + 3, j]
-                )
-        for row in range(even, rows):
-            for j in range(4 * q):
-                sums[j] += factor[row] * coefficients[row, j]
-        total, s0, s1, s2 = 0.0, 0.0, 0.0, 0.0
-        for j in range(q):
-            total += t_q[j] * sums[j]
-            s0 += t_q[j] * sums[q + j]
-            s1 += t_q[j] * sums[2 * q + j]
-            s2 += t_q[j] * sums[3 * q + j]
-        mean[n, 0], mean[n, 1], mean[n, 2] = (
-            reference[0] + s0 / total,
-            reference[1] + s1 / total,
-            reference[2] + s2 / total,
-        )
+                value, slope = 0.0, 0.0
+                for j in range(q):
+                    value += coefficients[l * p + i, j] * t_v[j]
+                    slope += coefficients[l * p + i, j] * s_v[j]
+                level += t_u[i] * value
+                level_u += s_u[i] * value
+                level_v += t_u[i] * slope
+            g += here * level
+            g_u += here * level_u
+            g_v += here * level_v
+            g_w += below * level
+            below, here = here, here * w / (l + 1.0)
+        g_u, g_v = g_u / widths[0], g_v / widths[1]
+        for c in range(3):
+            mean[n, c] = reference[c] + (frame[0, c] * g_u + frame[1, c] * g_v + frame[2, c] * g_w) / g
         log_partition[n] = (
-            log_floor + math.log(total) + z0 * reference[0] + z1 * reference[1] + z2 * reference[2]
+            log_floor + math.log(g) + z0 * reference[0] + z1 * reference[1] + z2 * reference[2]
         )  # fmt: skip
+
+
+@njit(cache=True, nogil=True)
+def _basis(t: float, values: Any, slopes: Any) -> None:
+    """T_k(t) and T_k'(t), t clipped to [-1, 1]: T_(k+1) = 2t T_k - T_(k-1), and its derivative."""
+    t = min(max(t, -1.0), 1.0)
+    values[0], values[1], slopes[0], slopes[1] = 1.0, t, 0.0, 1.0
+    for k in range(2, len(values)):
+        values[k] = 2.0 * t * values[k - 1] - values[k - 2]
+        slopes[k] = 2.0 * values[k - 1] + 2.0 * t * slopes[k - 1] - slopes[k - 2]

@@ -2,9 +2,9 @@
 
 A key k on S^2 has the gnomonic coordinates (x, y) in [-1, 1]^2 on the face of the cube that it pierces. Keys are sorted
 along the Morton curve of the faces; a cell is a range of that order with the tight box of its keys. A cell of at least
-p^2 keys also carries p x p proxies: points k_a at the Chebyshev nodes of its box with the weights
-w_a = sum_j m_j L_a(x_j, y_j), so that sum_a w_a f(k_a) is sum_j m_j (interpolant of f)(k_j). All boxes of a face are
-parallel, hence a cell inherits the weights of its children without any error.
+p^2 keys also has p x p proxies, for several p: points k_a at the Chebyshev nodes of its box with the weights
+w_a = sum_j m_j L_a(x_j, y_j), so that sum_a w_a f(k_a) is sum_j m_j (interpolant of f)(k_j). All orders p come from the
+same Chebyshev moments. All boxes of a face are parallel, hence a cell inherits the moments of its children exactly.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FACE_BITS, _SPACE_BITS = 29, 21
 
 
 class KeyTree(NamedTuple):
-    """Cells of the keys, children after parents; `proxy` is -1 for cells without proxies, `child` 0 for leaves."""
+    """Cells of the keys, children after parents; `order` is -1 for cells without proxies, `children` 0 for leaves."""
 
     start: np.ndarray
     stop: np.ndarray
@@ -32,46 +32,60 @@ class KeyTree(NamedTuple):
     mean: np.ndarray
     """(cells, 3): centre of mass, for Jensen's lower bound."""
     cone: np.ndarray
-    """(cells, 5): axis, cosine and sine of the half-angle of the cone that holds the cell's box."""
-    radius: np.ndarray
-    """(cells,): half-angle of the cone."""
+    """(cells, 4): axis and half-angle of the cone that holds the cell's box."""
+    box: np.ndarray
+    """(cells, 4): least and largest x, least and largest y."""
+    face: np.ndarray
+    """(cells,): the face of the cell; meaningless where the half-angle is pi."""
     chart: np.ndarray
-    """(cells, 11): tangents along x and y as long as the next two, the largest angles of the half-sides; h_x/D, h_y/D with
-    D the least length of (x, y, 1); the largest cosine between the tangents."""
-    proxy: np.ndarray
+    """(cells, 5): |x|, |y| of the centre, half-sides, largest |cosine| of the angle between the sides."""
+    orders: np.ndarray
+    """Numbers p of proxies per side that are on offer, increasing."""
+    order: np.ndarray
+    """(cells,): index of the largest p of the cell, p^2 at most its number of keys."""
+    offset: np.ndarray
+    """(cells,): where the weights of the cell begin, the p^2 of every order one after the other."""
+    weights: np.ndarray
     keys: np.ndarray
     """(4, n): sorted keys and masses as columns."""
-    nodes: np.ndarray
-    """(proxied cells, 4, p^2): proxies and weights as columns."""
 
 
-def key_tree(keys: np.ndarray, mass: np.ndarray, p: int) -> KeyTree:
-    """Cells of unit keys (n, 3) with masses (n,), all positive; p proxies per axis."""
-    code, xy = _faces(keys)
-    order = np.argsort(code)
-    start, stop, child, children = cells(code[order], 2, KEY_LEAF)
-    sorted_keys = np.empty((4, len(order)))
-    sorted_keys[:3], sorted_keys[3] = keys[order].T, mass[order]
-    xy = xy[order]
-    face = (code[order] >> (2 * _FACE_BITS)).astype(np.int8)
-    box = np.empty((len(start), 4))
-    log_mass, mean = np.empty(len(start)), np.empty((len(start), 3))
-    cone, radius, chart = np.empty((len(start), 5)), np.empty(len(start)), np.zeros((len(start), 11))
-    _measure_cells(start, stop, child, children, sorted_keys, xy, face, box, log_mass, mean, cone, radius, chart)
-    proxied = (stop - start >= p * p) & (radius < 1.0)
-    proxy = np.where(proxied, np.cumsum(proxied) - 1, -1)
-    nodes = np.empty((int(proxied.sum()), 4, p * p))
-    owners = np.flatnonzero(proxied)
-    transform = _transform(p)
+def key_tree(keys: np.ndarray, mass: np.ndarray, orders: np.ndarray) -> KeyTree:
+    """Cells of unit keys (n, 3) with masses (n,), all positive."""
+    code, xy = np.empty(len(keys), dtype=np.int64), np.empty((len(keys), 2))
+    _face_code(keys, code, xy)
+    sorting = np.argsort(code)
+    code, xy = code[sorting], xy[sorting]
+    start, stop, child, children = cells(code, 2, KEY_LEAF)
+    sorted_keys = np.empty((4, len(sorting)))
+    sorted_keys[:3], sorted_keys[3] = keys[sorting].T, mass[sorting]
+    face = (code >> (2 * _FACE_BITS)).astype(np.int8)
+    count = len(start)
+    log_mass, mean = np.empty(count), np.empty((count, 3))
+    cone, box, chart = np.empty((count, 4)), np.empty((count, 4)), np.zeros((count, 5))
+    _measure_cells(start, stop, child, children, sorted_keys, xy, face, box, log_mass, mean, cone, chart)
+    order = np.searchsorted(orders**2, stop - start, side="right") - 1
+    order[cone[:, 3] > 1.0] = -1
+    sizes = np.concatenate(([0], np.cumsum(orders**2)))[order + 1]
+    offset = np.cumsum(sizes) - sizes
+    tree = KeyTree(
+        start, stop, child, children, log_mass, mean, cone, box, face[start], chart, orders, order, offset,
+        np.empty(int(sizes.sum())), sorted_keys,
+    )  # fmt: skip
+    owners = np.flatnonzero(order >= 0)
+    top = len(orders) - 1
+    # A cell whose children all have the largest order too inherits their moments; all others look at their keys.
+    inherits = (order == top) & (children > 0)
+    for i in range(4):
+        inherits &= (i >= children) | (order[np.minimum(child + i, count - 1)] == top)
+    fresh, heirs = owners[~inherits[owners]], owners[inherits[owners]]
 
     def gather(first: int, last: int) -> None:
-        _gather(owners[first:last], start, stop, child, children, proxy, box, face, xy, sorted_keys, transform, nodes)
+        _gather(tree, xy, fresh[first:last])
 
-    over_rows(gather, len(owners), cost=0.2 * p * p * len(order), quantum=16)
-    _inherit(owners, start, child, children, proxy, box, face, xy, sorted_keys, stop, transform, nodes)
-    return KeyTree(
-        start, stop, child, children, log_mass, mean, cone, radius, chart, proxy, sorted_keys, nodes
-    )  # fmt: skip
+    over_rows(gather, len(fresh), cost=float(orders[-1] ** 2 * len(sorting)), quantum=16)
+    _inherit(tree, heirs[::-1])
+    return tree
 
 
 class QueryTree(NamedTuple):
@@ -143,12 +157,6 @@ def _split(code: Any, stride: int, leaf: int, start: Any, stop: Any, child: Any,
     return count
 
 
-def _faces(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    code, xy = np.empty(len(keys), dtype=np.int64), np.empty((len(keys), 2))
-    _face_code(keys, code, xy)
-    return code, xy
-
-
 @njit(cache=True, nogil=True)
 def _spread(i: int) -> int:
     """The 29 low bits of i at the even places."""
@@ -202,7 +210,7 @@ def _on_face(face: int, x: float, y: float) -> tuple[float, float, float]:
 @njit(cache=True, nogil=True)
 def _measure_cells(
     start: Any, stop: Any, child: Any, children: Any, keys: Any, xy: Any, face: Any,
-    box: Any, log_mass: Any, mean: Any, cone: Any, radius: Any, chart: Any,
+    box: Any, log_mass: Any, mean: Any, cone: Any, chart: Any,
 ) -> None:  # fmt: skip
     """Boxes, masses, means, cones and chart derivatives of all cells, children first."""
     for cell in range(len(start) - 1, -1, -1):
@@ -229,8 +237,7 @@ def _measure_cells(
             mean[cell, c] /= total
         side = face[start[cell]]
         if side != face[stop[cell] - 1]:
-            cone[cell, 2], cone[cell, 3], cone[cell, 4], radius[cell] = 1.0, -1.0, 0.0, math.pi
-            cone[cell, 0], cone[cell, 1] = 0.0, 0.0
+            cone[cell, 0], cone[cell, 1], cone[cell, 2], cone[cell, 3] = 0.0, 0.0, 1.0, math.pi
             continue
         x, y = 0.5 * (box[cell, 0] + box[cell, 1]), 0.5 * (box[cell, 2] + box[cell, 3])
         h_x, h_y = 0.5 * (box[cell, 1] - box[cell, 0]), 0.5 * (box[cell, 3] - box[cell, 2])
@@ -239,44 +246,26 @@ def _measure_cells(
         for corner in range(4):
             at = _on_face(side, box[cell, corner % 2], box[cell, 2 + corner // 2])
             chord = max(chord, (at[0] - axis[0]) ** 2 + (at[1] - axis[1]) ** 2 + (at[2] - axis[2]) ** 2)
-        angle = 2.0 * math.asin(min(0.5 * math.sqrt(chord), 1.0)) * (1.0 + 1e-12) + 1e-15
-        radius[cell] = angle
         cone[cell, 0], cone[cell, 1], cone[cell, 2] = axis
-        cone[cell, 3], cone[cell, 4] = math.cos(angle), math.sin(angle)
-        d_square = 1.0 + x * x + y * y
-        d = math.sqrt(d_square)
-        # d k/dx = (e_x - k x/D)/D, written out on the face's own axes.
-        e_x = _on_face(side, 1.0, 0.0)
-        zero = _on_face(side, 0.0, 0.0)
-        e_y = _on_face(side, 0.0, 1.0)
-        for c in range(3):
-            unit_x, unit_y = math.sqrt(2.0) * e_x[c] - zero[c], math.sqrt(2.0) * e_y[c] - zero[c]
-            chart[cell, c] = h_x * (unit_x - axis[c] * x / d) / d
-            chart[cell, 3 + c] = h_y * (unit_y - axis[c] * y / d) / d
-        # Along x the angle grows at the rate s/(s^2 + x^2), s^2 = 1 + y^2, fastest where |x| and |y| are least.
-        near_x, near_y = max(abs(x) - h_x, 0.0), max(abs(y) - h_y, 0.0)
-        near = 1.0 + near_x**2 + near_y**2
-        chart[cell, 6] = h_x * math.sqrt(1.0 + near_y**2) / near
-        chart[cell, 7] = h_y * math.sqrt(1.0 + near_x**2) / near
-        for c in range(3):  # the tangents scaled to those largest angles
-            chart[cell, c] *= chart[cell, 6] / max(h_x * math.sqrt(1.0 + y * y) / d_square, 1e-300)
-            chart[cell, 3 + c] *= chart[cell, 7] / max(h_y * math.sqrt(1.0 + x * x) / d_square, 1e-300)
-        chart[cell, 8], chart[cell, 9] = h_x / math.sqrt(near), h_y / math.sqrt(near)
+        cone[cell, 3] = 2.0 * math.asin(min(0.5 * math.sqrt(chord), 1.0)) * (1.0 + 1e-12) + 1e-15
+        chart[cell, 0], chart[cell, 1], chart[cell, 2], chart[cell, 3] = abs(x), abs(y), h_x, h_y
         far_x, far_y = abs(x) + h_x, abs(y) + h_y
-        chart[cell, 10] = far_x * far_y / math.sqrt((1.0 + far_x**2) * (1.0 + far_y**2))
-
-
-def _transform(p: int) -> np.ndarray:
-    """(p, p): row a holds the Chebyshev coefficients of the Lagrange polynomial of node cos((a + 1/2) pi/p)."""
-    k, a = np.arange(p), np.arange(p)[:, None]
-    rows = 2.0 / p * np.cos(k * (a + 0.5) * np.pi / p)
-    rows[:, 0] *= 0.5
-    return np.ascontiguousarray(rows)
+        chart[cell, 4] = far_x * far_y / math.sqrt((1.0 + far_x**2) * (1.0 + far_y**2))
 
 
 @njit(cache=True, nogil=True)
-def _chebyshev(t: float, values: Any) -> None:
-    """values[k] = T_k(t)."""
+def lagrange(p: int) -> Any:
+    """(p, p): row a holds the Chebyshev coefficients of the Lagrange polynomial of the node cos((a + 1/2) pi/p)."""
+    out = np.empty((p, p))
+    for a in range(p):
+        for k in range(p):
+            out[a, k] = (1.0 if k == 0 else 2.0) / p * math.cos(k * (a + 0.5) * math.pi / p)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def chebyshev(t: float, values: Any) -> None:
+    """values[k] = T_k(t), t clipped to [-1, 1]."""
     t = min(max(t, -1.0), 1.0)
     values[0] = 1.0
     if len(values) > 1:
@@ -286,97 +275,96 @@ def _chebyshev(t: float, values: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def _add_keys(a: int, b: int, x: float, y: float, h_x: float, h_y: float, xy: Any, keys: Any, moments: Any) -> None:
-    """moments[k, l] += sum_j m_j T_k T_l over the keys a <= j < b."""
-    p = moments.shape[0]
-    t_x, t_y = np.empty(p), np.empty(p)
-    for j in range(a, b):
-        _chebyshev((xy[j, 0] - x) / h_x, t_x)
-        _chebyshev((xy[j, 1] - y) / h_y, t_y)
-        for k in range(p):
-            factor = keys[3, j] * t_x[k]
-            for l in range(p):
-                moments[k, l] += factor * t_y[l]
+def proxies(tree: Any, cell: int, p: int, out: Any) -> None:
+    """out (3, p^2) = the proxies of a cell."""
+    box = tree.box[cell]
+    x, y = 0.5 * (box[0] + box[1]), 0.5 * (box[2] + box[3])
+    h_x, h_y = 0.5 * (box[1] - box[0]), 0.5 * (box[3] - box[2])
+    face = tree.face[cell]
+    first, second = (face // 2 + 1) % 3, (face // 2 + 2) % 3
+    sign = 1.0 if face % 2 == 0 else -1.0
+    node = np.empty(p)
+    for a in range(p):
+        node[a] = math.cos((a + 0.5) * math.pi / p)
+    for a in range(p):
+        at_x = x + h_x * node[a]
+        for b in range(p):
+            at_y = y + h_y * node[b]
+            along = 1.0 / math.sqrt(1.0 + at_x * at_x + at_y * at_y)
+            out[face // 2, a * p + b] = sign * along
+            out[first, a * p + b] = at_x * along
+            out[second, a * p + b] = at_y * along
 
 
 @njit(cache=True, nogil=True)
-def _gather(
-    owners: Any, start: Any, stop: Any, child: Any, children: Any, proxy: Any, box: Any, face: Any, xy: Any,
-    keys: Any, transform: Any, nodes: Any,
-) -> None:  # fmt: skip
-    """Proxies of the given cells, and the weights of those that have no children with proxies."""
-    p = transform.shape[0]
-    moments = np.empty((p, p))
-    for cell in owners:
-        x, y = 0.5 * (box[cell, 0] + box[cell, 1]), 0.5 * (box[cell, 2] + box[cell, 3])
-        h_x = max(0.5 * (box[cell, 1] - box[cell, 0]), 1e-300)
-        h_y = max(0.5 * (box[cell, 3] - box[cell, 2]), 1e-300)
-        out = nodes[proxy[cell]]
-        for a in range(p):
-            at_x = x + h_x * math.cos((a + 0.5) * math.pi / p)
-            for b in range(p):
-                at = _on_face(face[start[cell]], at_x, y + h_y * math.cos((b + 0.5) * math.pi / p))
-                for c in range(3):
-                    out[c, a * p + b] = at[c]
-        inner = False
-        for part in range(child[cell], child[cell] + children[cell]):
-            inner = inner or proxy[part] >= 0
-        if not inner:
-            moments[:, :] = 0.0
-            _add_keys(start[cell], stop[cell], x, y, h_x, h_y, xy, keys, moments)
-            _product(transform, moments, transform, out[3])
+def _gather(tree: Any, xy: Any, cells: Any) -> None:
+    """Weights of cells from their keys: moments sum_j m_j T_k(x_j) T_l(y_j), then every order from the same moments."""
+    for cell in cells:
+        p = tree.orders[tree.order[cell]]
+        moments = np.zeros((p, p))
+        t_x, t_y = np.empty(p), np.empty(p)
+        box = tree.box[cell]
+        x, y = 0.5 * (box[0] + box[1]), 0.5 * (box[2] + box[3])
+        h_x, h_y = max(0.5 * (box[1] - box[0]), 1e-300), max(0.5 * (box[3] - box[2]), 1e-300)
+        for j in range(tree.start[cell], tree.stop[cell]):
+            chebyshev((xy[j, 0] - x) / h_x, t_x)
+            chebyshev((xy[j, 1] - y) / h_y, t_y)
+            for k in range(p):
+                factor = tree.keys[3, j] * t_x[k]
+                for l in range(p):
+                    moments[k, l] += factor * t_y[l]
+        _store(tree, cell, moments)
 
 
 @njit(cache=True, nogil=True)
-def _product(left: Any, middle: Any, right: Any, out: Any) -> None:
-    """out = left @ middle @ right^T, flattened."""
+def _store(tree: Any, cell: int, moments: Any) -> None:
+    at = tree.offset[cell]
+    for index in range(tree.order[cell] + 1):
+        p = tree.orders[index]
+        rows = lagrange(p)
+        tree.weights[at : at + p * p] = _product(rows, np.ascontiguousarray(moments[:p, :p]), rows).ravel()
+        at += p * p
+
+
+@njit(cache=True, nogil=True)
+def _product(left: Any, middle: Any, right: Any) -> Any:
+    """left @ middle @ right^T."""
     p = left.shape[0]
-    half = np.zeros((p, p))
+    half, out = np.zeros((p, p)), np.zeros((p, p))
     for a in range(p):
         for k in range(p):
             for l in range(p):
                 half[a, l] += left[a, k] * middle[k, l]
     for a in range(p):
         for b in range(p):
-            total = 0.0
             for l in range(p):
-                total += half[a, l] * right[b, l]
-            out[a * p + b] = total
+                out[a, b] += half[a, l] * right[b, l]
+    return out
 
 
 @njit(cache=True, nogil=True)
-def _inherit(
-    owners: Any, start: Any, child: Any, children: Any, proxy: Any, box: Any, face: Any, xy: Any, keys: Any,
-    stop: Any, transform: Any, nodes: Any,
-) -> None:  # fmt: skip
-    """Weights of the cells that have children with proxies: exact transfer, children first."""
-    p = transform.shape[0]
-    moments, along_x, along_y = np.empty((p, p)), np.empty((p, p)), np.empty((p, p))
-    part_moments, values = np.empty(p * p), np.empty(p)
-    for cell in owners[::-1]:
-        inner = False
-        for part in range(child[cell], child[cell] + children[cell]):
-            inner = inner or proxy[part] >= 0
-        if not inner:
-            continue
-        x, y = 0.5 * (box[cell, 0] + box[cell, 1]), 0.5 * (box[cell, 2] + box[cell, 3])
-        h_x = max(0.5 * (box[cell, 1] - box[cell, 0]), 1e-300)
-        h_y = max(0.5 * (box[cell, 3] - box[cell, 2]), 1e-300)
-        moments[:, :] = 0.0
-        for part in range(child[cell], child[cell] + children[cell]):
-            if proxy[part] < 0:
-                _add_keys(start[part], stop[part], x, y, h_x, h_y, xy, keys, moments)
-                continue
-            part_x, part_y = 0.5 * (box[part, 0] + box[part, 1]), 0.5 * (box[part, 2] + box[part, 3])
-            part_h_x, part_h_y = 0.5 * (box[part, 1] - box[part, 0]), 0.5 * (box[part, 3] - box[part, 2])
+def _inherit(tree: Any, cells: Any) -> None:
+    """Weights of cells from those of their children, which must come first."""
+    p = tree.orders[-1]
+    before = 0
+    for other in tree.orders[:-1]:
+        before += other * other
+    along_x, along_y, values = np.empty((p, p)), np.empty((p, p)), np.empty(p)
+    for cell in cells:
+        box = tree.box[cell]
+        x, y = 0.5 * (box[0] + box[1]), 0.5 * (box[2] + box[3])
+        h_x, h_y = max(0.5 * (box[1] - box[0]), 1e-300), max(0.5 * (box[3] - box[2]), 1e-300)
+        moments = np.zeros((p, p))
+        for part in range(tree.child[cell], tree.child[cell] + tree.children[cell]):
+            inner = tree.box[part]
+            part_x, part_y = 0.5 * (inner[0] + inner[1]), 0.5 * (inner[2] + inner[3])
+            part_h_x, part_h_y = 0.5 * (inner[1] - inner[0]), 0.5 * (inner[3] - inner[2])
             for a in range(p):
                 node = math.cos((a + 0.5) * math.pi / p)
-                _chebyshev((part_x + part_h_x * node - x) / h_x, values)
+                chebyshev((part_x + part_h_x * node - x) / h_x, values)
                 along_x[:, a] = values
-                _chebyshev((part_y + part_h_y * node - y) / h_y, values)
+                chebyshev((part_y + part_h_y * node - y) / h_y, values)
                 along_y[:, a] = values
-            _product(along_x, nodes[proxy[part], 3].copy().reshape(p, p), along_y, part_moments)
-            for k in range(p):
-                for l in range(p):
-                    moments[k, l] += part_moments[k * p + l]
-        _product(transform, moments, transform, nodes[proxy[cell], 3])
+            first = tree.offset[part] + before
+            moments += _product(along_x, tree.weights[first : first + p * p].reshape(p, p), along_y)
+        _store(tree, cell, moments)

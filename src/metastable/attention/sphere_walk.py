@@ -5,9 +5,10 @@ at z_c, Jensen's inequality gives for every z of the box
     sum_j m_j e^{<z, k_j - k̄>} >= sum_j m_j e^{<z_c, k_j - k̄>} = G,
 so whatever is left out or misjudged may be measured against G alone. The walk goes down the key tree and
 - drops a cell if its mass times the largest e^{<z, k - k̄>} over its cone and the box is below a share of rtol G;
-- takes its p^2 proxies if the interpolation error of e^{<z, k>} over the cell is: on a Bernstein ellipse rho around a side
-  of half-angle h, with A = (rho + 1/rho)/2, a point turns by a complex angle of at most Psi = hA/(1 - hA/D), thus
-  |f - If| <= 4 rho^{1-p}/(rho - 1) e^{slope sinh Psi + |z|(cosh Psi - 1)} e^{<z, c>}, and the best rho of a list is used;
+- takes p^2 proxies, with the least p for which the interpolation error of e^{<z, k>} over the cell is: for complex x the
+  point k turns along a great circle by a complex angle psi, and Re <z, k> <= cosh(Im psi) max <z, k> over the real angles up
+  to |Re psi|. Interpolation at p Chebyshev nodes errs by 4 rho^{1-p}/(rho - 1) times the largest value on the Bernstein
+  ellipse rho, here e^{cosh(Im psi) max <z, k>} with the cell widened by |Re psi|; the best rho of a list is used;
 - takes the keys themselves in a leaf.
 The two kinds of error are summed as they occur.
 """
@@ -20,35 +21,64 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from metastable.attention.exp2 import NO_REASSOCIATION, REDUCTION, exp2
+from metastable.attention.exp2 import REDUCTION, exp2
+from metastable.attention.sphere_tree import proxies
 
 LOG2_E = math.log2(math.e)
-_ELLIPSE = np.array([1.3, 1.6, 2.0, 2.5, 3.2, 4.0, 5.0, 6.3, 8.0, 10.0, 14.0, 20.0, 32.0, 64.0, 256.0, 4096.0])
+_ELLIPSE = np.array([1.6, 2.2, 3.0, 4.0, 5.2, 7.0, 10.0, 16.0, 40.0, 400.0])
 _HALF_SUM = 0.5 * (_ELLIPSE + 1.0 / _ELLIPSE)
+_HALF_DIFFERENCE = 0.5 * (_ELLIPSE - 1.0 / _ELLIPSE)
 _LOG_ELLIPSE = np.log(_ELLIPSE)
-_LOG_FRONT = np.log(4.0 / (_ELLIPSE - 1.0))
-_LARGEST_TURN = 1.2
+# 4/(rho - 1), and one more Lebesgue constant (below 3.1 up to p = 24) for the second side.
+_LOG_FRONT = np.log(4.0 / (_ELLIPSE - 1.0)) + math.log(1.0 + 3.1)
+_LARGEST_TURN = 1.5
 
 
 @njit(cache=True, nogil=True)
-def log_side_error(p: int, slope: float, size: float, angle: float, ratio: float) -> float:
-    """Log of the bound above, relative to e^{<z, c>}, for one side of a cell; +inf when no ellipse of the list fits."""
-    best = np.inf
+def _turns(x: float, y: float, h_x: float, h_y: float, r: int) -> tuple[float, float, float]:
+    """Bounds of |Re psi| and |Im psi| for x on the ellipse r and y in the cell, and the angle of the half-side y.
+
+    tan(angle along x) = x/s with s^2 = 1 + y^2, so that d psi/dx = s/(s^2 + x^2): first along the real axis to Re x, then
+    upwards by b = h_x (rho - 1/rho)/2, where |s^2 + x^2| >= D^2 - b^2, D^2 = s^2 + (Re x)^2. Negative when b is too large.
+    """
+    near_x, near_y = max(x - h_x * _HALF_SUM[r], 0.0), max(y - h_y, 0.0)
+    d_square = 1.0 + near_x * near_x + near_y * near_y
+    rate = math.sqrt(1.0 + near_y * near_y) / d_square
+    up = (h_x * _HALF_DIFFERENCE[r]) ** 2 / d_square
+    if up > 0.8:
+        return -1.0, 0.0, 0.0
+    real = h_x * _HALF_SUM[r] * rate + 0.5 * up / (1.0 - up)
+    imaginary = h_x * _HALF_DIFFERENCE[r] * rate * (1.0 + up / (3.0 - 3.0 * up))
+    inner_x = max(x - h_x, 0.0)
+    return real, imaginary, h_y * math.sqrt(1.0 + inner_x * inner_x) / (1.0 + inner_x * inner_x + near_y * near_y)
+
+
+@njit(cache=True, nogil=True)
+def least_order(
+    base: float, along: float, size: float, direction: float, reach: float, cap: float, chart: Any, log_share: float
+) -> tuple[float, float]:  # fmt: skip
+    """(least p whose error is below e^{log_share}, slope of the log-error in p).
+
+    base: log of mass e^{<z_c, c - k̄>} e^{reach of the box at c}/G; along = <z_c, c>; direction: angle of z_c and c;
+    cap: the largest log of mass e^{<z, k - k̄>}/G of the box over all k of the sphere.
+    """
+    best, slope = np.inf, 0.0
     for r in range(len(_ELLIPSE)):
-        reach = ratio * _HALF_SUM[r]
-        if reach >= 0.9:
+        turn, imaginary, other = _turns(chart[0], chart[1], chart[2], chart[3], r)
+        turn_y, imaginary_y, other_y = _turns(chart[1], chart[0], chart[3], chart[2], r)
+        imaginary = max(imaginary, imaginary_y)
+        if min(turn, turn_y) < 0.0 or imaginary > _LARGEST_TURN:
             break
-        turn = angle * _HALF_SUM[r] / (1.0 - reach)
-        if turn > _LARGEST_TURN:
-            break
-        square = turn * turn
-        # Upper bounds of sinh(turn) and cosh(turn) - 1 up to 1.2.
-        value = slope * turn * (1.0 + square / 5.3) + size * 0.5 * square * (1.0 + square / 11.0)
-        value += _LOG_FRONT[r] - (p - 1) * _LOG_ELLIPSE[r]
-        if value > best:
-            break
-        best = value
-    return best
+        turn, other = max(turn, turn_y), max(other, other_y)
+        radius = math.sqrt(turn * turn + other * (other + 2.0 * chart[4] * turn))
+        rise = size if radius >= direction else size * math.cos(direction - radius)
+        square = imaginary * imaginary
+        growth = 0.5 * square * (1.0 + square / 10.0)  # an upper bound of cosh - 1 up to 1.5
+        value = min(base + rise - along + reach * radius, cap) + growth * (max(rise, 0.0) + reach) + _LOG_FRONT[r]
+        needed = 1.0 + (value - log_share) / _LOG_ELLIPSE[r]
+        if needed < best:
+            best, slope = needed, _LOG_ELLIPSE[r]
+    return best, slope
 
 
 @njit(cache=True, nogil=True)
@@ -56,15 +86,24 @@ def walk(
     tree: Any, z: Any, reference: Any, frame: Any, widths: Any, log_floor: float, log_share: float, limit: int,
     found: Any,
 ) -> tuple[Any, int, int, float]:  # fmt: skip
-    """(cells, how many, how many points they hold, error bound) for a box of queries; proxied cells as ~cell.
+    """(cells, how many, how many points they hold, error bound) for a box of queries.
 
-    `log_floor` is a lower bound of log sum_j m_j e^{<z_c, k_j - reference>}; every dropped or interpolated cell may
-    cost e^{log_share} of it. Stops with a negative number of points when more than `limit` are needed.
+    Row 0 of `cells` is the cell, row 1 the index of its order, -1 for its keys. `log_floor` is a lower bound of
+    log sum_j m_j e^{<z_c, k_j - reference>}; every dropped or interpolated cell may cost e^{log_share} of it.
+    Stops with a negative number of points when more than `limit` are needed.
     """
-    p = int(math.sqrt(tree.nodes.shape[2]) + 0.5)
-    log_lebesgue = math.log(1.0 + 2.0 / math.pi * math.log(p + 1.0))
     size = math.sqrt(z[0] ** 2 + z[1] ** 2 + z[2] ** 2)
     reach = widths[0] + widths[1] + widths[2]
+    cap = -np.inf
+    for corner in range(8):
+        square, lift = 0.0, 0.0
+        for c in range(3):
+            entry = z[c]
+            for i in range(3):
+                entry += frame[i, c] * (widths[i] if (corner >> i) & 1 else -widths[i])
+            square += entry * entry
+            lift += entry * reference[c]
+        cap = max(cap, math.sqrt(square) - lift - log_floor)
     stack = np.empty(256, dtype=np.int64)
     stack[0] = 0
     depth = 1
@@ -74,66 +113,42 @@ def walk(
     while depth > 0:
         depth -= 1
         cell = stack[depth]
-        c0, c1, c2 = tree.cone[cell, 0], tree.cone[cell, 1], tree.cone[cell, 2]
+        c0, c1, c2, radius = tree.cone[cell, 0], tree.cone[cell, 1], tree.cone[cell, 2], tree.cone[cell, 3]
         d0, d1, d2 = c0 - reference[0], c1 - reference[1], c2 - reference[2]
         base = tree.log_mass[cell] - log_floor + z[0] * d0 + z[1] * d1 + z[2] * d2
         for i in range(3):
             base += widths[i] * abs(frame[i, 0] * d0 + frame[i, 1] * d1 + frame[i, 2] * d2)
         along = z[0] * c0 + z[1] * c1 + z[2] * c2
         across = math.sqrt((z[0] - along * c0) ** 2 + (z[1] - along * c1) ** 2 + (z[2] - along * c2) ** 2)
-        cosine, sine = tree.cone[cell, 3], tree.cone[cell, 4]
-        if tree.radius[cell] >= math.pi:
-            rise = size - along
-        elif along > 0.0 and across * cosine <= along * sine:
-            rise = across * across / (size + along)
-        else:
-            rise = along * (cosine - 1.0) + across * sine
-        top = base + rise + reach * tree.radius[cell]
+        direction = math.atan2(across, along)
+        highest = size if radius >= direction else size * math.cos(direction - radius)
+        most = cap + tree.log_mass[cell]
+        top = min(base + highest - along + reach * radius, most)
         if top < log_share:
             error += math.exp(top)
             continue
-        if tree.proxy[cell] >= 0:
-            chart = tree.chart[cell]
-            rise_x = abs(z[0] * chart[0] + z[1] * chart[1] + z[2] * chart[2])
-            rise_y = abs(z[0] * chart[3] + z[1] * chart[4] + z[2] * chart[5])
-            for i in range(3):
-                rise_x += widths[i] * abs(frame[i, 0] * chart[0] + frame[i, 1] * chart[1] + frame[i, 2] * chart[2])
-                rise_y += widths[i] * abs(frame[i, 0] * chart[3] + frame[i, 1] * chart[4] + frame[i, 2] * chart[5])
-            longest = size + reach
-            # How fast the slope along one side changes along the other: the tangent turns towards k by the
-            # skewness of the chart, and within the tangent plane, where only the small part of z counts.
-            turning = longest * chart[10] + across + reach + longest * tree.radius[cell]
-            slope_x = rise_x / max(chart[6], 1e-300) + turning * chart[7]
-            slope_y = rise_y / max(chart[7], 1e-300) + turning * chart[6]
-            error_x = log_side_error(p, slope_x, longest, chart[6], chart[8])
-            error_y = log_side_error(p, slope_y, longest, chart[7], chart[9])
-            error_x += rise_y + 0.5 * longest * chart[7] ** 2
-            error_y += rise_x + 0.5 * longest * chart[6] ** 2 + log_lebesgue
-            cost = base + max(error_x, error_y) + math.log1p(math.exp(-abs(error_x - error_y)))
-            if cost < log_share:
-                error += math.exp(cost)
-                if count == len(found):
-                    found = np.concatenate((found, found))
-                found[count] = ~cell
-                count += 1
-                points += p * p
-                if points > limit:
-                    return found, count, -1, error
-                continue
-        if tree.children[cell] == 0:
-            if count == len(found):
-                found = np.concatenate((found, found))
-            found[count] = cell
-            count += 1
-            points += tree.stop[cell] - tree.start[cell]
-            if points > limit:
-                return found, count, -1, error
+        chosen = -1
+        if tree.order[cell] >= 0:
+            needed, slope = least_order(base, along, size, direction, reach, most, tree.chart[cell], log_share)
+            if needed <= tree.orders[tree.order[cell]]:
+                chosen = 0
+                while tree.orders[chosen] < needed:
+                    chosen += 1
+                error += math.exp(log_share - slope * (tree.orders[chosen] - needed))
+        if chosen < 0 and tree.children[cell] > 0:
+            if depth + 8 > len(stack):
+                stack = np.concatenate((stack, stack))
+            for part in range(tree.child[cell], tree.child[cell] + tree.children[cell]):
+                stack[depth] = part
+                depth += 1
             continue
-        if depth + 4 > len(stack):
-            stack = np.concatenate((stack, stack))
-        for part in range(tree.child[cell], tree.child[cell] + tree.children[cell]):
-            stack[depth] = part
-            depth += 1
+        if count == found.shape[1]:
+            found = np.concatenate((found, found), axis=1)
+        found[0, count], found[1, count] = cell, chosen
+        count += 1
+        points += tree.stop[cell] - tree.start[cell] if chosen < 0 else tree.orders[chosen] ** 2
+        if points > limit:
+            return found, count, -1, error
     return found, count, points, error
 
 
@@ -184,19 +199,22 @@ def unpack(tree: Any, found: Any, count: int, points: int, reference: Any) -> An
     seen = np.empty((4, points))
     at = 0
     for i in range(count):
-        cell = found[i]
-        if cell < 0:
-            source = tree.nodes[tree.proxy[~cell]]
-            first, last = 0, source.shape[1]
+        cell, index = found[0, i], found[1, i]
+        if index < 0:
+            first = tree.start[cell]
+            length = tree.stop[cell] - first
+            seen[:, at : at + length] = tree.keys[:, first : first + length]
         else:
-            source = tree.keys
-            first, last = tree.start[cell], tree.stop[cell]
-        for j in range(first, last):
-            seen[0, at + j - first] = source[0, j] - reference[0]
-            seen[1, at + j - first] = source[1, j] - reference[1]
-            seen[2, at + j - first] = source[2, j] - reference[2]
-            seen[3, at + j - first] = source[3, j]
-        at += last - first
+            length = tree.orders[index] ** 2
+            proxies(tree, cell, tree.orders[index], seen[:3, at : at + length])
+            first = tree.offset[cell]
+            for other in tree.orders[:index]:
+                first += other * other
+            seen[3, at : at + length] = tree.weights[first : first + length]
+        at += length
+    for c in range(3):
+        for a in range(points):
+            seen[c, a] -= reference[c]
     return seen
 
 
@@ -224,12 +242,3 @@ def row_sums(seen: Any, z0: float, z1: float, z2: float, log_floor: float) -> tu
         s2 += w * seen[2, a]
         s3 += w
     return s0, s1, s2, s3
-
-
-@njit(cache=True, nogil=True, fastmath=NO_REASSOCIATION, error_model="numpy")
-def powers_of_two(exponents: Any, out: Any) -> None:
-    """out = 2^exponents, entry by entry, clamped to what float64 holds."""
-    for i in range(len(exponents)):
-        t = exponents[i]
-        t = t if t > -1000.0 else -1000.0
-        out[i] = exp2(t if t < 1000.0 else 1000.0)
