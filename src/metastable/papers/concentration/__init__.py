@@ -5,6 +5,13 @@ constants, exponents, exit times, is metastable's estimate and says so.
 """
 
 from metastable.papers.claim import Claim
-from metastable.papers.concentration import floor, terminal, zero_temperature
+from metastable.papers.concentration import cases, curves, floor, terminal, tokens, zero_temperature
 
-CLAIMS: tuple[Claim, ...] = (*zero_temperature.CLAIMS, *floor.CLAIMS, *terminal.CLAIMS)
+CLAIMS: tuple[Claim, ...] = (
+    *curves.CLAIMS,
+    *zero_temperature.CLAIMS,
+    *floor.CLAIMS,
+    *terminal.CLAIMS,
+    *cases.CLAIMS,
+    *tokens.CLAIMS,
+)

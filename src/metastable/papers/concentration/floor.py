@@ -193,8 +193,8 @@ def _theorem(beta: np.ndarray | float) -> np.ndarray | float:
 CLAIMS = (
     Claim(
         "error-in-beta",
-        "At fixed t and for a smooth law tokens at inverse temperature beta are 1/beta away from the zero-temperature"
-        " flow, closer than the theorem's sqrt(log(beta+1)/beta).",
+        "At fixed t and for a smooth law tokens at inverse temperature beta are 1/beta away from the "
+        "zero-temperature flow, closer than the theorem's sqrt(log(beta+1)/beta).",
         error_experiment,
         expected=-1.0,
         tolerance=0.1,

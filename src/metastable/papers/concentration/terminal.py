@@ -93,7 +93,7 @@ def cluster_exits(path: Path, times: np.ndarray) -> list[float]:
 
 
 def exit_experiment(setting: Setting) -> Finding:
-    """iid tokens from the uniform law; the offset that grows comes from sampling alone."""
+    """Iid tokens from the uniform law; the offset that grows comes from sampling alone."""
     w = recipe()
     n, beta, t_end = setting.choose(300, 600), setting.choose(50.0, 100.0), 22.0
     c = spectrum(w).g_in
@@ -132,11 +132,11 @@ def departure_experiment(setting: Setting) -> Finding:
     w = sheared(0.5)
     s = spectrum(w)
     expected = s.delta / s.g_out
-    betas = np.array(setting.choose((24.0, 40.0, 56.0), (32.0, 64.0, 96.0, 128.0)))
+    betas = np.array(setting.choose((64.0, 96.0), (64.0, 96.0, 128.0, 160.0)))
     curves: dict[str, np.ndarray] = {"beta": betas}
     times_out = []
     for beta in betas:
-        times = np.linspace(0, 1.15 * expected * beta + 4, 121)
+        times = np.linspace(0, 1.05 * expected * beta + 4, 121)
         w2 = distance_curve(w, beta, Uniform(2), times)
         after = int(np.argmin(w2))
         level = 0.5 * (w2[after] + TERMINAL_W2)

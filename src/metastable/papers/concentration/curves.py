@@ -1,0 +1,334 @@
+"""Claims about whole curves: W2(rho_t, Pi#rho_0) against t for all beta, and the order of the three phases."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+
+from metastable import sphere
+from metastable.meanfield import Skewed, nodes, reference_skew
+from metastable.measure import Measure
+from metastable.papers.claim import Claim, Finding, Setting
+from metastable.papers.concentration.families import (
+    commuting,
+    distance_curve,
+    distances,
+    mean_field,
+    run,
+    sheared,
+    slope,
+)
+from metastable.papers.drawing import Lines, PhaseMap, Portrait, Series
+from metastable.theory import distance_to_limit, limit, spectrum
+from metastable.transport import wasserstein
+from metastable.weights import AttentionWeights
+
+THEME = "The curve W2(t) and the phases"
+ESTIMATE = "metastable's estimate"
+PAPER = "arXiv:2605.10931"
+STABILITY, DECAY = 1.0, 0.5
+"""C and c with which the theorem's bound is drawn for G(0.5): the spread of M, and min(g_in, g_out/2)."""
+
+
+def theorem_curve(beta: float, times: np.ndarray) -> np.ndarray:
+    """sqrt(log(beta+1)/beta) e^{Ct} + e^{-ct}, the shape of the theorem's bound."""
+    return math.sqrt(math.log(beta + 1) / beta) * np.exp(STABILITY * times) + np.exp(-DECAY * times)
+
+
+def curves_experiment(setting: Setting) -> Finding:
+    """Mean field of G(0.5) from the skewed law; tokens beside it; the constant in front of the theorem's bound."""
+    w, law = sheared(0.5), reference_skew()
+    betas = np.array(setting.choose((4.0, 16.0, 64.0, 256.0), (4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)))
+    times = np.linspace(0, 12, 49)
+    curves: dict[str, np.ndarray] = {"t": times, "beta": betas}
+    rows, constant = [], 0.0
+    n = setting.choose(500, 2000)
+    tokens = law.sample(n, seed=setting.seed + 7)
+    for beta in betas:
+        w2 = distance_curve(w, beta, law, times)
+        path = run(w, beta, tokens, times, rtol=1e-6)
+        curves |= {f"mean field {beta:g}": w2, f"tokens {beta:g}": distances(path, limit(w, tokens))}
+        constant = max(constant, float((w2 / theorem_curve(beta, times)).max()))
+        least = int(np.argmin(w2))
+        rows.append(
+            {
+                "beta": beta,
+                "smallest W2": w2[least],
+                "at t": times[least],
+                "W2 at t = 12": w2[-1],
+                f"smallest W2 of {n} iid tokens": curves[f"tokens {beta:g}"].min(),
+            }
+        )
+    dense = nodes(law, 2, 4000, kind="graded", axis=[1.0, 0.0], depth=20.0)
+    curves["zero temperature"] = np.asarray(distance_to_limit(w, dense, times))
+    return Finding(constant, curves=curves, table=rows, note=f"C = {STABILITY:g}, c = {DECAY:g}")
+
+
+def curves_figure(finding: Finding) -> Lines:
+    """All betas on one logarithmic plot: mean field, tokens, zero temperature, bound."""
+    t, betas = finding.curves["t"], finding.curves["beta"]
+    shades = np.linspace(0, 1, len(betas))
+    series = [
+        Series(t, finding.curves[f"mean field {b:g}"], f"β = {b:g}", shade=s)
+        for b, s in zip(betas, shades, strict=True)
+    ]
+    series += [
+        Series(t, finding.curves[f"tokens {b:g}"], f"iid tokens, β = {b:g}", "dotted", shade=s)
+        for b, s in zip(betas, shades, strict=True)
+    ]
+    series.append(Series(t, finding.curves["zero temperature"], "zero temperature (β = ∞)", "dashed"))
+    last = float(betas[-1])
+    series.append(Series(t, np.minimum(theorem_curve(last, t), 2.0), f"shape of the bound, β = {last:g}", "steps"))
+    return Lines(
+        "Distance to the concentrated law, sheared weights G(0.5), skewed data",
+        "time t",
+        "W₂(ρ_t, Π#ρ₀), chordal",
+        series,
+        log_y=True,
+        y_floor=5e-3,
+    )
+
+
+def decay_experiment(setting: Setting) -> Finding:
+    """Largest deviation from the zero-temperature curve while that is far above the floor."""
+    w, law, beta = sheared(0.5), reference_skew(), setting.choose(256.0, 4096.0)
+    times = np.linspace(0, setting.choose(3.0, 6.0), 25)
+    w2 = distance_curve(w, beta, law, times)
+    dense = nodes(law, 2, 4000, kind="graded", axis=[1.0, 0.0], depth=16.0)
+    zero = np.asarray(distance_to_limit(w, dense, times))
+    return Finding(float(np.abs(w2 / zero - 1).max()), curves={"t": times, "finite": w2, "zero": zero})
+
+
+def decay_figure(finding: Finding) -> Lines:
+    """Both curves."""
+    t = finding.curves["t"]
+    series = [
+        Series(t, finding.curves["finite"], "finite β, mean field"),
+        Series(t, finding.curves["zero"], "zero temperature", "dashed"),
+    ]
+    return Lines("Decay before the floor, G(0.5), skewed data", "time t", "W₂(ρ_t, Π#ρ₀)", series, log_y=True)
+
+
+def phases_experiment(setting: Setting) -> Finding:
+    """Which of rho_0, Pi#rho_0 and the terminal law is nearest, by beta and time; share in the right order."""
+    w, law = commuting(), reference_skew()
+    betas = np.array(setting.choose((8.0, 16.0, 32.0, 64.0), (8.0, 16.0, 32.0, 64.0, 128.0, 256.0)))
+    times = np.linspace(0, setting.choose(14.0, 18.0), setting.choose(57, 91))
+    top = spectrum(w).V.space[:, 0]
+    phase = np.zeros((len(betas), len(times)), dtype=int)
+    rows = []
+    for i, beta in enumerate(betas):
+        path = mean_field(w, beta, law, times)
+        start, target = path.measure(0), limit(w, path.measure(0))
+        end = path.measure(len(path) - 1)
+        plus = float(end.mass[end.points @ top > 0].sum())
+        terminal = Measure(torch.stack([top, -top]), [plus, 1 - plus])
+        for j in range(len(times)):
+            here = path.measure(j)
+            phase[i, j] = int(np.argmin([float(wasserstein(here, other)) for other in (start, target, terminal)]))
+        changes = np.flatnonzero(np.diff(phase[i]))
+        rows.append({"beta": beta, "phases": " ".join("ICT"[phase[i, j]] for j in [0, *(changes + 1)])})
+    ordered = [_in_order(row) for row in phase]
+    return Finding(float(np.mean(ordered)), curves={"t": times, "beta": betas, "phase": phase}, table=rows)
+
+
+def _in_order(phases: np.ndarray) -> bool:
+    steps = phases[np.concatenate([[True], np.diff(phases) != 0])]
+    return steps.tolist() == [0, 1, 2]
+
+
+def phases_figure(finding: Finding) -> PhaseMap:
+    """The phase diagram."""
+    return PhaseMap(
+        "Nearest phase, V = diag(1, 2), B = diag(3, 1), skewed data",
+        finding.curves["t"],
+        finding.curves["beta"],
+        finding.curves["phase"],
+    )
+
+
+def sphere_weights() -> AttentionWeights:
+    """V = diag(1, 2, 0.5), B = diag(4, 1, 1): M prefers e1, V prefers e2."""
+    return AttentionWeights(V=np.diag([1.0, 2.0, 0.5]), B=np.diag([4.0, 1.0, 1.0]))
+
+
+def portrait_experiment(setting: Setting) -> Finding:
+    """Iid tokens on S^2: the share of the way to E that is reached, then the share to the top of V."""
+    w, beta, n = sphere_weights(), 50.0, setting.choose(300, 600)
+    times = np.linspace(0, 24, 61)
+    path = run(w, beta, sphere.uniform(n, 3, seed=setting.seed + 3), times, rtol=1e-6)
+    to_E = (2 * (1 - path.points[..., 0].abs()) @ path.mass).sqrt().numpy()
+    to_top = (2 * (1 - path.points[..., 1].abs()) @ path.mass).sqrt().numpy()
+    concentrated, end = float(to_E.min()), float(to_top[-1])
+    rows = [
+        {"phase": "concentrated", "t": times[int(np.argmin(to_E))], "distance to E": concentrated},
+        {"phase": "terminal", "t": times[-1], "distance to the top of V": end},
+    ]
+    curves: dict[str, np.ndarray] = {
+        "t": times,
+        "points": path.points.numpy().astype(np.float32),
+        "mass": path.mass.numpy(),
+        "beta": np.array([beta]),
+    }
+    return Finding(max(concentrated, end), curves=curves, table=rows)
+
+
+def portrait_figure(finding: Finding) -> Portrait:
+    """The tokens over time."""
+    w = sphere_weights()
+    return Portrait(
+        "Three phases on the sphere: V = diag(1, 2, ½), B = diag(4, 1, 1), β = 50",
+        finding.curves["t"],
+        finding.curves["points"],
+        finding.curves["mass"],
+        w.V.numpy(),
+        w.B.numpy(),
+        float(finding.curves["beta"][0]),
+    )
+
+
+def sphere_floor_experiment(setting: Setting) -> Finding:
+    """Floor on S^2, E a point pair, B = I, f_0 = 1 + a <e1, x>: measured against 2 sqrt(l1 a/(4 g beta))."""
+    w = AttentionWeights(V=np.diag([2.0, 1.0, 1.0]), B=np.eye(3))
+    tilt, law = 0.5, Skewed([1.0, 0.0, 0.0], 0.5)
+    betas = np.array(setting.choose((16.0,), (16.0, 32.0, 64.0)))
+    times = np.linspace(0, 9, 37)
+    rows, ratios = [], []
+    curves: dict[str, np.ndarray] = {"t": times, "beta": betas}
+    for beta in betas:
+        rho0 = nodes(law, 3, int(setting.choose(90, 120) * beta), kind="graded", axis=[1.0, 0.0, 0.0], depth=7.0)
+        # The nodes nearest the equator decide the mass on either side; Pi#rho_0 has the exact one.
+        plus = 0.5 + tilt / 4
+        axis = torch.tensor([[1.0, 0.0, 0.0], [-1.0, 0.0, 0.0]], dtype=torch.float64)
+        w2 = distances(run(w, beta, rho0, times, rtol=1e-5), Measure(axis, [plus, 1 - plus]))
+        predicted = 2 * math.sqrt(2 * tilt / (4 * beta))
+        ratios.append(float(w2[-1] / predicted))
+        rows.append({"beta": beta, "nodes": rho0.n, "W2 at t = 9": w2[-1], "predicted floor": predicted})
+        curves |= {f"W2 {beta:g}": w2, f"floor {beta:g}": np.array([predicted])}
+    return Finding(ratios[-1], curves=curves, table=rows)
+
+
+def sphere_floor_figure(finding: Finding) -> Lines:
+    """Curves and floors."""
+    t, betas = finding.curves["t"], finding.curves["beta"]
+    series = []
+    for i, b in enumerate(betas):
+        shade = i / max(1, len(betas) - 1)
+        series.append(Series(t, finding.curves[f"W2 {b:g}"], f"β = {b:g}", shade=shade))
+        floor = np.full_like(t, finding.curves[f"floor {b:g}"][0])
+        series.append(Series(t, floor, f"predicted floor, β = {b:g}", "dashed", shade=shade))
+    return Lines("Mean field on S², V = diag(2, 1, 1), B = I", "time t", "W₂(ρ_t, Π#ρ₀)", series, log_y=True)
+
+
+def token_limit_experiment(setting: Setting) -> Finding:
+    """Time at which n equispaced tokens are nearest to Pi#rho_0, against log n."""
+    w, beta = sheared(0.5), 1024.0
+    counts = np.array(setting.choose((250, 500, 1000), (250, 500, 1000, 2000, 4000)))
+    times = np.linspace(0, 10, 81)
+    curves: dict[str, np.ndarray] = {"t": times, "n": counts}
+    best, rows = [], []
+    for n in counts:
+        x0 = sphere.equispaced(int(n))
+        w2 = distances(run(w, beta, x0, times, rtol=1e-6), limit(w, x0))
+        best.append(times[int(np.argmin(w2))])
+        rows.append({"n": int(n), "smallest W2": w2.min(), "at t": best[-1]})
+        curves[f"W2 {n}"] = w2
+    return Finding(slope(np.log(counts), best) * spectrum(w).g_out, curves=curves, table=rows)
+
+
+def token_limit_figure(finding: Finding) -> Lines:
+    """W2 of n tokens."""
+    t, counts = finding.curves["t"], finding.curves["n"]
+    series = [
+        Series(t, finding.curves[f"W2 {n}"], f"n = {n}", shade=i / max(1, len(counts) - 1))
+        for i, n in enumerate(counts)
+    ]
+    return Lines("n equispaced tokens, G(0.5), β = 1024", "time t", "W₂(ρ_t, Π#ρ₀)", series, log_y=True)
+
+
+CLAIMS = (
+    Claim(
+        "theorem-bound",
+        "W2(rho_t, Pi#rho_0) is below K (sqrt(log(beta+1)/beta) e^{Ct} + e^{-ct}) with one K for all beta and t: "
+        "the shape is the paper's theorem, C = 1 and c = 1/2 are metastable's estimates for these weights.",
+        curves_experiment,
+        expected=math.sqrt(2),
+        tolerance=0.0,
+        reason="W2(rho_0, Pi#rho_0) <= sqrt(2) for every law, so t = 0 asks for no more than K = sqrt(2)",
+        source=PAPER,
+        figure=curves_figure,
+        relation="at most",
+        theme=THEME,
+        unit="K",
+        effort=20,
+    ),
+    Claim(
+        "decay-like-zero-temperature",
+        "Before the floor W2 falls along the zero-temperature curve.",
+        decay_experiment,
+        expected=0.0,
+        tolerance=0.15,
+        reason="the correction is of order 1/beta in position and grows with t",
+        source=ESTIMATE,
+        figure=decay_figure,
+        theme=THEME,
+        unit="largest relative deviation",
+        effort=6,
+    ),
+    Claim(
+        "three-phases",
+        "For every beta the law is nearest first to rho_0, then to Pi#rho_0, then to its terminal law on the top "
+        "space of V.",
+        phases_experiment,
+        expected=1.0,
+        tolerance=0.0,
+        reason="a count",
+        source=PAPER,
+        figure=phases_figure,
+        theme=THEME,
+        unit="share of betas in order",
+        effort=12,
+    ),
+    Claim(
+        "three-phases-on-the-sphere",
+        "iid tokens on S^2 concentrate on E, then move to the top direction of V.",
+        portrait_experiment,
+        expected=0.25,
+        tolerance=0.0,
+        reason="uniform tokens start at distance 1 of either; concentration ends at width beta^{-1/2} = 0.14",
+        source=PAPER,
+        figure=portrait_figure,
+        relation="at most",
+        theme=THEME,
+        unit="distance to E, then to V's top",
+        effort=4,
+    ),
+    Claim(
+        "floor-on-the-sphere",
+        "On S^2 with E a point pair the floor for f_0 = 1 + a <e1, x> is 2 sqrt(l1 a/(4 g beta)).",
+        sphere_floor_experiment,
+        expected=1.0,
+        tolerance=0.1,
+        reason="first order in 1/beta at beta = 16 (quick) or 64, and a few thousand nodes",
+        source=ESTIMATE,
+        figure=sphere_floor_figure,
+        theme=THEME,
+        unit="measured / predicted",
+        effort=8,
+    ),
+    Claim(
+        "tokens-run-out",
+        "n tokens follow the mean field up to t = (log n - O(1))/(k g_out); then the tail near E^perp is empty.",
+        token_limit_experiment,
+        expected=1.0,
+        tolerance=0.3,
+        reason="the minimum over t is flat, and its time is known to a step of 0.125",
+        source=ESTIMATE,
+        figure=token_limit_figure,
+        theme=THEME,
+        unit="slope in log n * g_out",
+        effort=8,
+    ),
+)
