@@ -94,7 +94,7 @@ def cases(quick: bool) -> list[dict[str, object]]:
             f"two atoms, n = {spiral.n:.0e}, tokens in spiral order",
             lambda: wasserstein(spiral, poles),
             emd(spiral.points.numpy(), poles),
-            repeats=1,
+            repeats=repeats,
         )
     )
     eight = sphere.uniform(8, 3, seed=2).numpy()
