@@ -1,4 +1,4 @@
-"""What both circle solvers share: the field in angles, the cumulative distribution of rho_0, distances to two atoms."""
+"""What both circle solvers share: the field in angles, the cumulative distribution of rho_0, W2 to two atoms."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def angular_velocity(flow: Flow, t: float, theta: Array, mass: Array, at: Array 
 
 @dataclass(frozen=True)
 class CircleLaw:
-    """rho_0 on the circle: f relative to the uniform law, its cumulative distribution F_0, the total it was given."""
+    """rho_0 on the circle: f relative to the uniform law, its cumulative distribution F_0, the total given."""
 
     density: Piecewise
     cumulative: Piecewise
@@ -70,7 +70,7 @@ def circle_law(law: Law, tol: float = 1e-14) -> CircleLaw:
 
 
 def two_atoms_from_cumulative(cumulative: Piecewise, axis: float, p: float) -> float:
-    """W2(rho, p delta_{+e} + (1-p) delta_{-e}), e at the angle `axis`, for a law given by its cumulative distribution.
+    """W2(rho, p delta_{+e} + (1-p) delta_{-e}), e at the angle `axis`, for rho given by its cumulative F.
 
     The optimal plan sends the arc of mass p around e to +e and the rest to -e (chordal cost 2 -+ 2 cos).
     """

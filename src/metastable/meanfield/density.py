@@ -6,11 +6,12 @@ that mass is conserved by construction (F gains exactly one per turn). In one st
      polynomial in theta; it is found by Picard iteration, with integrals against rho_s taken along characteristics;
   2. the cells move with the field, F at their nodes is read off at the foot of the characteristic through the
      node, and cells that the flow has stretched are halved until F is resolved again.
-Independent of the node solver: other unknown, other quadrature, other time integrator, re-interpolation in each step.
+Independent of the node solver: other unknown, other quadrature, other integrator, re-interpolation in each step.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +22,7 @@ from metastable.errors import SolveError
 from metastable.flows.flow import Flow
 from metastable.meanfield.circle import CircleLaw, angular_velocity, circle_law
 from metastable.meanfield.laws import as_law
-from metastable.meanfield.piecewise import TWO_PI, Array, Piecewise, adapt, clenshaw
+from metastable.meanfield.piecewise import TWO_PI, Array, Piecewise, adapt
 
 _STAGES = -np.cos(np.pi * np.arange(5) / 4)
 _TO_TIME = np.linalg.inv(chebyshev.chebvander(_STAGES, 4))
@@ -38,13 +39,24 @@ class DensityPath:
     clipped: float
     cells: int
 
+    def carry(self, index: int, theta: Array) -> Array:
+        """Where the mass that started at the angles theta is at saved time number `index`: F_t(x) = F_0(theta)."""
+        F, level = self.cumulative[index], self.law.cumulative(theta)
+        turns = np.floor(level - F(F.edges[:1])[0])
+        low, high = F.edges[0] + TWO_PI * turns, F.edges[0] + TWO_PI * (turns + 1)
+        for _ in range(70):
+            middle = (low + high) / 2
+            below = F(middle) < level
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return (low + high) / 2
+
     def mass_defect(self) -> float:
         """max_t |sum of the masses of all cells - 1|."""
         return max(abs(float(F.quadrature()[1].sum()) - 1) for F in self.cumulative)
 
 
 def evolve_density(
-    flow: Flow, density: Any, times: Any, *, step: float = 0.1, tol: float = 1e-12, max_cells: int = 4000
+    flow: Flow, density: Any, times: Any, *, step: float = 0.2, tol: float = 1e-12, max_cells: int = 4000
 ) -> DensityPath:
     """Solve the mean-field equation for F on the circle and keep F at the given times.
 
@@ -112,7 +124,7 @@ class _Field:
         """Positions at the five stages along characteristics that start at the first (or, backward, last) stage."""
         stages = _STAGES if forward else _STAGES[::-1]
         positions = [theta]
-        for start, end in zip(stages[:-1], stages[1:], strict=True):
+        for start, end in itertools.pairwise(stages):
             ds = (end - start) / _SUBSTEPS
             x = positions[-1]
             for i in range(_SUBSTEPS):
@@ -151,6 +163,3 @@ def _picard(flow: Flow, t: float, h: float, sources: Array, mass: Array, tol: fl
         if change <= tol * max(1.0, float(np.abs(first.values).max())):
             return field
     raise SolveError(f"the field did not settle at t = {t:.6g} with steps of {h:g}; use a smaller step")
-
-
-__all__ = ["DensityPath", "clenshaw", "evolve_density"]

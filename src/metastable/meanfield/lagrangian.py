@@ -1,10 +1,10 @@
 """Node solver on the circle: the flow map theta_t(s) on labels s that are dense where the flow will stretch.
 
-    d theta/dt (t, s) = v[rho_t](theta(t, s)),   rho_t = theta_t # (mu(s) ds),   mu(s) = rho_0(theta_0(s)) theta_0'(s)
+    d theta/dt (t, s) = v[rho_t](theta(t, s)),  rho_t = theta_t # (mu(s) ds),  mu(s) = rho_0(theta_0(s)) theta_0'(s)
 With a smooth periodic label s the trapezoidal rule integrates against rho_t with spectral accuracy, masses never
 change and nothing is interpolated. The labels come from a scout: a cheap run that inserts a node wherever the gap
-between neighbours exceeds the width of the attention kernel, kappa^{-1/2}, kappa = beta |B|. What it inserted, smoothed,
-is the density of nodes. The separatrix of the true flow (not that of zero temperature) is found in this way.
+between neighbours exceeds the width of the attention kernel, kappa^{-1/2}, kappa = beta |B|. What it inserted,
+smoothed, is the density of nodes. So the separatrix of the true flow is found, not that of zero temperature.
 """
 
 from __future__ import annotations
@@ -26,12 +26,16 @@ SMOOTHING = 3.0
 """Width of the smoothing of the node density in local node spacings: the poles of the label map lie 1.5 pi of
 them off the real axis, so that the trapezoidal rule on the nodes is not limited by it (e^{-30})."""
 
+JUMP = 0.15
+"""Largest change of the field between neighbours, relative to its maximum."""
+
 
 @dataclass(frozen=True)
 class Labels:
-    """A smooth periodic label map by its inverse, the counting function
-    s(theta) = sum_j (count_j/2) [tanh((theta - centre_j)/width_j)], continued periodically: ds/dtheta is the density
-    of nodes, a sum of bumps as wide as a few local spacings, hence analytic at the scale of the nodes everywhere.
+    """A smooth label map by its inverse, s(theta) = sum_j (count_j/2) tanh((theta - centre_j)/width_j) + images.
+
+    ds/dtheta is the density of nodes, a sum of bumps as wide as a few local spacings, hence analytic at the scale
+    of the nodes everywhere.
     """
 
     origin: float
@@ -91,9 +95,12 @@ def label_map(
     goes as far as they resolve the flow, and the next scout starts there: its error is damped by all the stretching
     before, and two or three rounds settle. Gaps between neighbours that carry less than `negligible` may stay open.
     """
-    widest = min(0.9 / math.sqrt(max(kappa, 1e-300)), 0.35)
+    # Never wider than 0.11, whatever the temperature: the density of nodes changes by e^{widest} from one node to
+    # the next on its way to a separatrix, and a peak of it must survive the smoothing over `SMOOTHING` nodes.
+    widest = min(0.9 / math.sqrt(max(kappa, 1e-300)), 0.11)
     times = np.linspace(0.0, t, 2 + math.ceil(8 * t))
     scout = _scout(flow, law, t, widest, negligible, _Scout.begin(law, widest))
+    reached = -1.0
     for _ in range(rounds):
         found = scout.labels_asked()
         n = found.needed
@@ -101,11 +108,21 @@ def label_map(
             return found, False
         labels = found.nodes(n)[0]
         carries = _interval_masses(law, labels) > negligible
-        theta, _ = flow_map(flow, law, found, n, times, atol=1e-9, open_gap=1.5 * widest, watched=carries)
+        theta, mass = flow_map(flow, law, found, n, times, atol=1e-9, open_gap=1.5 * widest, watched=carries)
         if len(theta) == len(times):
             return found, True
-        gap = np.abs(np.diff(theta, axis=1, append=theta[:, :1] + TWO_PI)).max(axis=0)
-        demand = np.maximum(np.where(carries, gap / widest, 0.0) / _gaps(labels), _base_demand(law, labels, widest))
+        if float(times[len(theta) - 1]) <= reached:
+            # No label separates the tokens any more: the flow tears them apart faster than float64 can follow.
+            return found, False
+        reached = float(times[len(theta) - 1])
+        need = np.max(
+            [
+                _need(x, angular_velocity(flow, time, x, mass), widest)
+                for time, x in zip(times, theta, strict=False)
+            ],
+            axis=0,
+        )
+        demand = np.maximum(np.where(carries, need, 0.0) / _gaps(labels), _base_demand(law, labels, widest))
         scout = _scout(
             flow, law, t, widest, negligible, _Scout(labels, theta[-1], demand, float(times[len(theta) - 1]))
         )
@@ -185,16 +202,28 @@ def _scout(flow: Flow, law: CircleLaw, t: float, widest: float, negligible: floa
     while time < t:
         mass = _cell_masses(law, labels)
         speed = angular_velocity(flow, time, theta, mass)
+        need = _need(theta, speed, widest)
+        carries = _interval_masses(law, labels) > negligible
+        demand = np.maximum(demand, np.where(carries, need, 0.0) / _gaps(labels))
+        split = carries & (need > 1) & (_gaps(labels) > 1e-14)
+        if split.any():
+            labels, theta, demand = _inserted(labels, theta, demand, split)
+            mass = _cell_masses(law, labels)
+            speed = angular_velocity(flow, time, theta, mass)
         h = min(t - time, 0.3 / _steepness(theta, speed))
         theta = np.maximum.accumulate(_rk4(flow, time, theta, mass, h, speed))
         time = t if h == t - time else time + h
-        gap = _gaps(theta)
-        carries = _interval_masses(law, labels) > negligible
-        demand = np.maximum(demand, np.where(carries, gap / widest, 0.0) / _gaps(labels))
-        split = carries & (gap > widest) & (_gaps(labels) > 1e-14)
-        if split.any():
-            labels, theta, demand = _inserted(labels, theta, demand, split)
     return _Scout(labels, theta, demand, t)
+
+
+def _need(theta: Array, speed: Array, widest: float) -> Array:
+    """Nodes that each gap asks for: its width in units of `widest`, or the jump of the field across it.
+
+    Between two clusters the attended mean flips within 1/kappa, less than the kernel's width, and tears tokens apart
+    at the rate kappa; a node per fifteen percent of the largest speed resolves that flip.
+    """
+    jump = np.abs(np.diff(speed, append=speed[0]))
+    return np.maximum(np.abs(_gaps(theta)) / widest, jump / (JUMP * max(float(np.abs(speed).max()), 1e-300)))
 
 
 def _base_demand(law: CircleLaw, theta: Array, widest: float) -> Array:

@@ -259,7 +259,7 @@ class Density(Law):
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise InvalidInput(
-                f"density must be a law, a measure or a function of points (n, d), got {type(self.function).__name__}"
+                f"density must be a law, a Measure or a function of points, got {type(self.function).__name__}"
             )
 
     def __call__(self, points: Tensor) -> Tensor:

@@ -18,8 +18,8 @@ from metastable.errors import InvalidInput, NotDefined
 from metastable.meanfield.circle import circle_law
 from metastable.meanfield.laws import Empirical, Law, checked_density
 from metastable.meanfield.nodes import sobol
-from metastable.meanfield.product_rule import ProductRule
 from metastable.meanfield.path import MeanFieldPath
+from metastable.meanfield.product_rule import ProductRule
 from metastable.measure import Measure
 from metastable.weights import AttentionWeights
 

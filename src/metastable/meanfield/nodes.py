@@ -1,4 +1,4 @@
-"""Deterministic nodes with masses for an initial law: sum_j m_j g(x_j) = E_{rho_0}[g(x)] far better than iid tokens."""
+"""Deterministic nodes with masses for an initial law: sum_j m_j g(x_j) = E_{rho_0} g far better than iid tokens."""
 
 from __future__ import annotations
 
@@ -84,6 +84,7 @@ def _rule(
         assert axis is not None
         return _log_tan(n, axis, depth)
     if kind == "graded":
+        assert axis is not None
         rule = ProductRule(axis, eps=math.exp(-depth))
         heights = max(2, round(math.sqrt(n * (1 + depth / 2) / 2)))
     else:
@@ -95,10 +96,10 @@ def _rule(
 
 
 def _log_tan(n: int, axis: np.ndarray, depth: float) -> tuple[torch.Tensor, torch.Tensor]:
-    """Angles with cos(theta - axis) = tanh-like grading: theta' = sqrt(cos^2 + eps^2) up to scale, periodic in s.
+    """d theta/ds = c sqrt(cos^2(theta) + eps^2), eps = e^{-depth}: log-tan above distance eps from E^perp.
 
-    d theta/ds = c sqrt(cos^2(theta) + eps^2) is the log-tan grid at distances above eps from the equator and uniform
-    below; its solution is the Jacobi amplitude, so masses and spacing are analytic in the label.
+    Below eps the grid is uniform. The solution is the Jacobi amplitude, so that masses and spacing are analytic and
+    periodic in the label s.
     """
     eps = math.exp(-depth)
     # int dtheta / sqrt(cos^2 + eps^2) = F(theta | m) / sqrt(1 + eps^2), m = 1/(1 + eps^2).

@@ -21,7 +21,7 @@ P = 16
 """Degree on a cell."""
 TWO_PI = 2 * math.pi
 
-LOBATTO: Array = -np.cos(np.pi * np.arange(P + 1) / P)
+LOBATTO: Array = np.asarray(-np.cos(np.arange(P + 1) * (math.pi / P)), dtype=np.float64)
 _TO_COEFFICIENTS: Array = np.linalg.inv(chebyshev.chebvander(LOBATTO, P))
 GAUSS, GAUSS_WEIGHTS = legendre.leggauss(P)
 _DERIVATIVE_AT_GAUSS: Array = (

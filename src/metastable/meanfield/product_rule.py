@@ -1,6 +1,6 @@
 """Product rules on S^2 about an axis: Gauss in the height, trapezoidal in the longitude, dense where asked.
 
-    height  z = <axis, x>:   z = xi (plain), or z = eps sinh(a xi), a = arsinh(1/eps) (graded: dense at the equator z = 0)
+    height  z = <axis, x>:  z = xi (plain), or z = eps sinh(a xi), a = arsinh(1/eps) (graded: dense at z = 0)
     pulled  x = e^{-sM} y / |e^{-sM} y| of a rule in y, with the Jacobian |e^{sM} x|^{-3} e^{s tr M} in the masses
 A function on a product grid can be interpolated to a finer one, which is what makes kinked integrals accurate.
 """

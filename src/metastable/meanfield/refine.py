@@ -53,17 +53,19 @@ def refine_circle(flow: Flow, law: Law, times: Array, tol: float, kappa: float, 
     negligible = max(1e-3 * tol**2, 1e-18)
     labels, _ = label_map(flow, initial, float(times[-1]), kappa, negligible=negligible, max_nodes=max_nodes)
     n = min(labels.needed, max_nodes // 2)
-    atol = min(max(1e-5 * tol, 1e-13), 1e-8)
+    atol = min(max(1e-4 * tol, 1e-11), 1e-8)
     coarse, mass = flow_map(flow, initial, labels, n, times, atol=atol)
+    last = math.inf
     while True:
-        n, atol = 2 * n, max(atol / 10, 1e-13)
+        n, atol = 2 * n, max(atol / 10, 1e-12)
         fine, fine_mass = flow_map(flow, initial, labels, n, times, atol=atol)
         chord = 2 * np.sin((fine[:, ::2] - coarse) / 2)
         errors = np.sqrt((chord**2) @ mass)
         converged = bool(errors.max() < tol) and initial.resolved
-        if converged or 2 * n > max_nodes:
+        # More nodes do not help once the change does not shrink with them: the flow itself amplifies the rounding.
+        if converged or 2 * n > max_nodes or errors.max() > 0.5 * last:
             break
-        coarse, mass = fine, fine_mass
+        coarse, mass, last = fine, fine_mass, float(errors.max())
     theta, weight, start = _dense_output(initial, labels, fine, fine_mass, tol)
     return Refined(
         frames=sphere.from_angles(theta),
@@ -126,11 +128,10 @@ def refine_sphere(flow: Flow, law: Law, times: Array, tol: float, kappa: float, 
         larger = tuple(math.ceil(1.4 * k) for k in size)
         if converged or (before is not None and math.prod(larger) > max_nodes):
             break
-        before, last, size = traced, size, larger
-    del last
+        before, size = traced, larger
     start = points
     if rule is not None:
-        frames, mass, start = _dense_sphere(law, rule, frames, size)
+        frames, mass, start = _dense_sphere(law, rule, frames, mass, points, size, tol)
     return Refined(
         frames=frames,
         mass=mass,
@@ -182,18 +183,27 @@ def _sphere_nodes(law: Law, rule: ProductRule | None, size: tuple[int, ...]) -> 
 
 
 def _dense_sphere(
-    law: Law, rule: ProductRule, frames: Tensor, size: tuple[int, ...]
+    law: Law, rule: ProductRule, frames: Tensor, solved: Tensor, start: Tensor, size: tuple[int, ...], tol: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Interpolate the frames to a finer member of the rule."""
+    """Interpolate the frames to a finer member of the rule, where that keeps the first moments to tol."""
     factor = min(4, int(math.sqrt(OUTPUT_NODES / math.prod(size))))
     coarse = (size[0], size[1])
     if factor < 2:
-        points, mass, _ = _sphere_nodes(law, rule, coarse)
-        return frames, mass, points
+        return frames, solved, start
     fine = (coarse[0] * factor, coarse[1] * factor)
     points, mass, _ = _sphere_nodes(law, rule, fine)
-    dense = [rule.interpolate(frame.numpy(), coarse, fine) for frame in frames]
-    return sphere.normalize(torch.from_numpy(np.stack(dense))), mass, points
+    dense = sphere.normalize(
+        torch.from_numpy(np.stack([rule.interpolate(frame.numpy(), coarse, fine) for frame in frames]))
+    )
+    # The quadrature resolves moments before the interpolation resolves the map: keep the nodes if it does not.
+    defect = max(
+        float((a - b).abs().max()) for a, b in zip(_moments(dense, mass), _moments(frames, solved), strict=True)
+    )
+    return (dense, mass, points) if defect < tol else (frames, solved, start)
+
+
+def _moments(frames: Tensor, mass: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.einsum("tnd,n->td", frames, mass), torch.einsum("tnd,tne,n->tde", frames, frames, mass)
 
 
 def refine_atoms(flow: Flow, law: Empirical, times: Array, tol: float) -> Refined:

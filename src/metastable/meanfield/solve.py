@@ -46,8 +46,8 @@ def solve(
     max_nodes: how far refinement may go (defaults: 8192 on the circle, 20000 on S^2 and beyond).
 
     Nodes: on the circle labels that follow the separatrix, and a final interpolation to nodes so dense that kinked
-    integrands, like the cost to two atoms, are integrated to tol as well; on S^2 product Gauss rules, graded towards
-    E^perp; for d > 3 a Sobol sequence.
+    integrands, like the cost to two atoms, are integrated to tol as well; on S^2 product Gauss rules, graded
+    towards E^perp; for d > 3 a Sobol sequence.
 
     >>> w = AttentionWeights(V=[[2.0, 0.0], [0.0, 1.0]], B=[[1.0, 0.0], [0.0, 1.0]])
     >>> path = solve(w, 16.0, lambda x: 1 + 0.5 * x[:, 0], t=1.0, tol=1e-5)
@@ -87,8 +87,8 @@ def solve_flow(
         refined = refine_sphere(flow, law, grid, tol, sharpness(flow), max_nodes or 20000)
     if not refined.converged:
         sentence = (
-            f"the mean field was not resolved to tol = {tol:g}: the last refinement, to {refined.nodes} nodes, changed "
-            f"it by {max(refined.errors):.2g} in W2; raise max_nodes or tol, or shorten t = {t:g}"
+            f"the mean field was not resolved to tol = {tol:g}: the last refinement, to {refined.nodes} nodes, "
+            f"changed it by {max(refined.errors):.2g} in W2; raise max_nodes or tol, or shorten t = {t:g}"
         )
         if strict:
             raise SolveError(sentence)

@@ -1,0 +1,116 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from metastable import Measure, sphere
+from metastable.errors import InvalidInput, NotDefined
+from metastable.meanfield import (
+    Density,
+    Empirical,
+    Harmonics,
+    Mixture,
+    Skewed,
+    Symmetrized,
+    Uniform,
+    VonMisesFisher,
+    nodes,
+    reference_skew,
+)
+
+LAWS = [
+    Uniform(3),
+    VonMisesFisher([1.0, 2.0, -1.0], 3.0),
+    Skewed([0.0, 1.0, 1.0], -0.7),
+    Mixture([Uniform(3), VonMisesFisher([1.0, 0.0, 0.0], 5.0)], [1, 3]),
+    Symmetrized(VonMisesFisher([0.0, 0.0, 1.0], 4.0)),
+]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=lambda law: type(law).__name__)
+def test_densities_have_mass_one(law):
+    points, weight = sphere.product_gauss(80)
+    assert float(law(points) @ weight) == pytest.approx(1.0, abs=1e-12)
+
+
+@settings(max_examples=20, deadline=None)
+@given(kappa=st.floats(0.0, 500.0), d=st.integers(2, 3))
+def test_von_mises_fisher_mean_is_the_bessel_ratio(kappa, d):
+    from scipy.special import ive
+
+    mean = torch.eye(d, dtype=torch.float64)[0]
+    law = VonMisesFisher(mean, kappa)
+    rho = nodes(law, d, 400 if d == 2 else 20000)
+    assert float(rho.mass @ rho.points[:, 0]) == pytest.approx(ive(d / 2, kappa) / ive(d / 2 - 1, kappa), abs=1e-10)
+
+
+@pytest.mark.parametrize("law", [*LAWS, reference_skew()], ids=lambda law: type(law).__name__)
+def test_samples_follow_the_density(law):
+    n = 4000
+    x = law.sample(n, seed=3)
+    exact = nodes(law, law.d, 5000)
+    for i in range(law.d):
+        moment = float(exact.mass @ exact.points[:, i])
+        sigma = math.sqrt(float(exact.mass @ exact.points[:, i] ** 2) - moment**2) / math.sqrt(n)
+        assert abs(float(x[:, i].mean()) - moment) < 4 * sigma
+
+
+def test_symmetrized_law_has_no_mean_and_keeps_even_moments():
+    law, part = reference_skew(), Symmetrized(reference_skew())
+    a, b = nodes(law, 2, 64), nodes(part, 2, 64)
+    assert float((b.mass @ b.points).abs().max()) < 1e-15
+    assert float(a.mass @ (a.points[:, 0] * a.points[:, 1])) == pytest.approx(
+        float(b.mass @ (b.points[:, 0] * b.points[:, 1])), abs=1e-15
+    )
+
+
+def test_empirical_law_is_its_tokens():
+    tokens = Measure(sphere.uniform(5, 4, seed=1), mass=[1, 2, 3, 4, 5])
+    law = Empirical(tokens)
+    assert nodes(law, 4, 100) is tokens
+    with pytest.raises(NotDefined, match="no density"):
+        law(tokens.points)
+
+
+@pytest.mark.parametrize(
+    ("function", "sentence"),
+    [
+        (lambda x: x[:, 0], "density must be >= 0, got -0.99"),
+        (lambda x: x[:, 0] * np.nan, "density must be finite, got nan"),
+        (lambda x: x, "density must return shape"),
+        (lambda x: 1.0, "density must return shape"),
+        (lambda x: torch.zeros(len(x)), "density must be positive somewhere"),
+        (3.0, "density must be a law, a Measure or a function"),
+    ],
+)
+def test_bad_densities_are_refused_in_one_sentence(function, sentence):
+    with pytest.raises(InvalidInput, match=sentence) as caught:
+        nodes(function, 2, 64)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Uniform(1), "needs d >= 2"),
+        (lambda: VonMisesFisher([1.0, 0.0], -1.0), "kappa must be finite and >= 0"),
+        (lambda: VonMisesFisher([0.0, 0.0], 1.0), "mean must be a finite non-zero vector"),
+        (lambda: Skewed([1.0, 0.0], 1.5), r"strength must lie in \[-1, 1\]"),
+        (lambda: Harmonics(cosine=[2.0]), "a density >= 0"),
+        (lambda: Mixture([Uniform(2), Uniform(3)]), "laws of one dimension"),
+        (lambda: Mixture([Uniform(2)], [-1.0]), "weights must be 1 numbers >= 0"),
+        (lambda: nodes(Uniform(3), 2, 10), "lives in d = 3 but"),
+    ],
+)
+def test_bad_laws_are_refused(make, sentence):
+    with pytest.raises(InvalidInput, match=sentence):
+        make()
+
+
+def test_a_density_without_a_bound_cannot_be_sampled():
+    with pytest.raises(NotDefined, match="bound"):
+        Density(lambda x: 1 + x[:, 0], 3).sample(10)
+    assert Density(lambda x: 1 + x[:, 0], 3, bound=2.0).sample(10).shape == (10, 3)
