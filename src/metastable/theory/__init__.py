@@ -7,6 +7,7 @@ from metastable.theory import equiangular
 from metastable.theory.closed_forms import log_jacobian, planar_travel_time, transported_density, uniform_distance
 from metastable.theory.closure import Cluster
 from metastable.theory.eigenspace import Dominant, dominant
+from metastable.theory.forecast import Bound, Forecast, forecast
 from metastable.theory.laplace import (
     attention_defect,
     bessel_ratio,
@@ -22,6 +23,8 @@ from metastable.theory.laplace import (
 )
 from metastable.theory.limit import ExceptionalTokens, LimitMap, comoving_target, limit, limit_map
 from metastable.theory.modes import clustering_time, fastest_mode, growth_rate
+from metastable.theory.phases import Terminal, Times, phase_times, terminal
+from metastable.theory.picard import Prediction
 from metastable.theory.rates import (
     Rates,
     guaranteed_distance,
@@ -48,14 +51,19 @@ from metastable.theory.zero_temperature import clock, coupling_to_limit, distanc
 
 __all__ = [
     "Assumption",
+    "Bound",
     "Cluster",
     "Dominant",
     "ExceptionalTokens",
+    "Forecast",
     "LimitMap",
     "PosterioriBound",
+    "Prediction",
     "PrioriBound",
     "Rates",
     "Spectrum",
+    "Terminal",
+    "Times",
     "attention_defect",
     "bessel_ratio",
     "bessel_ratio_expansion",
@@ -70,6 +78,7 @@ __all__ = [
     "effective_tokens",
     "equiangular",
     "fastest_mode",
+    "forecast",
     "growth_constant",
     "growth_rate",
     "guaranteed_distance",
@@ -81,6 +90,7 @@ __all__ = [
     "log_jacobian",
     "log_partition_uniform",
     "optimal_time",
+    "phase_times",
     "planar_travel_time",
     "posteriori_bound",
     "priori_bound",
@@ -92,6 +102,7 @@ __all__ = [
     "spectrum",
     "squared_tangent",
     "synchronous_distance",
+    "terminal",
     "transported_density",
     "uniform_cap",
     "uniform_distance",

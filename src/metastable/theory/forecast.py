@@ -16,7 +16,7 @@ from metastable.attention.attend import check_beta
 from metastable.errors import InvalidInput, NotDefined
 from metastable.flows import SelfAttention
 from metastable.measure import Measure, as_measure
-from metastable.solve import solve
+from metastable.solve.solve import solve
 from metastable.theory.laplace import attention_defect, effective_tokens
 from metastable.theory.limit import LimitMap, check_isolated
 from metastable.theory.phases import Terminal, Times, phase_times, terminal

@@ -1,0 +1,175 @@
+"""`metastable forecast`: what the theory expects of one head, before any simulation."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from metastable import sphere
+from metastable.cli.parsing import parse_matrix, parse_numbers
+from metastable.errors import InvalidInput, StorageError
+from metastable.measure import Measure
+from metastable.solve.storage import writing
+from metastable.theory import Forecast
+from metastable.theory import forecast as predict
+from metastable.weights import AttentionWeights
+
+LAWS = ("uniform", "equispaced", "fibonacci")
+
+
+def forecast(
+    weights: Annotated[
+        str | None,
+        typer.Argument(help="A .npz, .json or .toml file with V and B (or Q, K, V and O); flags overrule it."),
+    ] = None,
+    V: Annotated[str | None, typer.Option("--V", help="diag(1,2), I, 2 I, [[1,.5],[0,1]] or a .npy file.")] = None,
+    B: Annotated[str | None, typer.Option("--B", help="As --V.")] = None,
+    beta: Annotated[float, typer.Option(help="Inverse temperature.")] = 100.0,
+    n: Annotated[int, typer.Option(help="Number of tokens.")] = 600,
+    d: Annotated[int | None, typer.Option(help="Dimension, where I does not say it.")] = None,
+    tokens: Annotated[
+        str, typer.Option(help="uniform, equispaced (d = 2), fibonacci (d = 3), or a .npy file.")
+    ] = "uniform",
+    seed: Annotated[int, typer.Option(help="Seed of random tokens.")] = 0,
+    times: Annotated[
+        str | None, typer.Option(help="Times of the curves, as 0,1,2; default: eight up to the crossing.")
+    ] = None,
+    out: Annotated[str | None, typer.Option(help="Folder for forecast.json.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")] = False,
+) -> None:
+    """Forecast rates, phases and the distance to the limit for one attention head.
+
+    Example: metastable forecast --V "diag(1,2)" --B "diag(4,1)" --beta 100 --n 600
+    """
+    head = read_weights(weights, V, B, d)
+    rho, deterministic = read_tokens(tokens, n, head.d, seed)
+    result = predict(head, beta, rho, deterministic=deterministic, seed=seed)
+    grid = np.array(parse_numbers(times, "times")) if times is not None else default_times(result)
+    record = result.to_dict(grid)
+    written = None
+    if out is not None:
+        written = os.path.join(out, "forecast.json")
+        with writing(out):
+            os.makedirs(out, exist_ok=True)
+            with open(written, "w") as file:
+                json.dump(record, file, indent=1)
+    if as_json:
+        typer.echo(json.dumps(record))
+        return
+    show(result, record)
+    if written is not None:
+        Console().print(f"wrote {written}", highlight=False, soft_wrap=True)
+
+
+def read_weights(file: str | None, V: str | None, B: str | None, d: int | None) -> AttentionWeights:
+    """The head from a file, from flags, or from both (flags win); the three-phase example when nothing is given."""
+    given: dict[str, Any] = read_matrices(file) if file is not None else {}
+    given |= {name: text for name, text in (("V", V), ("B", B)) if text is not None}
+    if not given:
+        given = {"V": "diag(1,2)", "B": "diag(4,1)"}
+    if "Q" in given and "B" not in given:
+        missing = [name for name in ("K", "V") if name not in given]
+        if missing:
+            raise InvalidInput(f"weights with Q need K and V as well, {file} has only {sorted(given)}")
+        query, key, value = (_matrix(given[name], name, d) for name in ("Q", "K", "V"))
+        return AttentionWeights.from_qkv(query, key, value, _matrix(given["O"], "O", d) if "O" in given else None)
+    for name in ("V", "B"):
+        if name not in given:
+            raise InvalidInput(
+                f"the head needs both V and B, got only {', '.join(sorted(given))}; write for example --{name} I"
+            )
+    size = d
+    for name in ("V", "B"):
+        try:
+            size = int(_matrix(given[name], name, size).shape[0])
+        except InvalidInput:
+            continue
+    return AttentionWeights(V=_matrix(given["V"], "V", size), B=_matrix(given["B"], "B", size))
+
+
+def read_matrices(file: str) -> dict[str, Any]:
+    """Matrices by name from a .npz, .json or .toml file; in .toml they may stand under [weights]."""
+    if not os.path.exists(file):
+        raise StorageError(f"there is no file {file!r}")
+    try:
+        if file.endswith(".npz"):
+            with np.load(file, allow_pickle=False) as stored:
+                return {name: stored[name] for name in stored.files}
+        if file.endswith(".json"):
+            with open(file) as text:
+                record = json.load(text)
+        elif file.endswith(".toml"):
+            with open(file, "rb") as binary:
+                record = tomllib.load(binary)
+        else:
+            raise InvalidInput(f"weights come from a .npz, .json or .toml file, got {file!r}")
+    except (OSError, ValueError, EOFError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise StorageError(f"{file!r} cannot be read as weights: {error}") from error
+    if not isinstance(record, dict):
+        raise InvalidInput(f"{file!r} must hold a table of matrices by name, got {type(record).__name__}")
+    table = record.get("weights", record)
+    return {name: table[name] for name in ("Q", "K", "V", "O", "B") if name in table}
+
+
+def read_tokens(law: str, n: int, d: int, seed: int) -> tuple[Measure, bool]:
+    """(tokens, whether they are deterministic nodes)."""
+    if law == "uniform":
+        return Measure(sphere.uniform(n, d, seed=seed)), False
+    if law in ("equispaced", "fibonacci"):
+        wanted = 2 if law == "equispaced" else 3
+        if d != wanted:
+            raise InvalidInput(f"{law} tokens live in dimension {wanted}, but the weights have dimension {d}")
+        return Measure(sphere.equispaced(n) if law == "equispaced" else sphere.fibonacci(n)), True
+    if law.endswith((".npy", ".txt", ".csv")):
+        return Measure(parse_matrix(law, name="tokens")), False
+    raise InvalidInput(f"unknown tokens {law!r}; choose from {', '.join(LAWS)}, or name a .npy file")
+
+
+def default_times(result: Forecast) -> np.ndarray | None:
+    """Eight times up to the crossing (at most six local e-folds); None when there is no curve."""
+    if result.spectrum.kind in ("rotation", "jordan"):
+        return None
+    crossing = result.times.crossing
+    end = min(crossing, 6 / result.c_local) if np.isfinite(crossing) else 4.0
+    return np.linspace(0.0, end, 8)
+
+
+def show(result: Forecast, record: dict[str, Any]) -> None:
+    """The forecast on a terminal."""
+    console = Console()
+    table = Table(title=f"forecast, β = {result.beta:g}, {result.rho0!r}", title_style="bold")
+    for name, justify in (("quantity", "left"), ("value", "right"), ("meaning", "left")):
+        table.add_column(name, justify=justify)  # type: ignore[arg-type]
+    for row in result.table():
+        table.add_row(*row)
+    console.print(table)
+    if "curves" in record:
+        curves = record["curves"]
+        columns = Table(title="W2 to the limit (chordal)", title_style="bold")
+        for name in ("t", "predicted", "in range", "zero temperature", "safe", "a-priori bound"):
+            columns.add_column(name, justify="right")
+        for t, predicted, fits, zero, safe, bound in zip(
+            *(curves[key] for key in ("t", "predicted", "in_range", "zero_temperature", "safe", "priori_bound")),
+            strict=True,
+        ):
+            marks = "yes" if fits else "no"
+            columns.add_row(f"{t:.4g}", f"{predicted:.4g}", marks, f"{zero:.4g}", f"{safe:.4g}", f"{bound:.4g}")
+        console.print(columns)
+    for sentence in result.assumptions:
+        console.print(sentence, highlight=False)
+    for sentence in result.warnings:
+        console.print(f"[yellow]warning:[/yellow] {sentence}", highlight=False)
+
+
+def _matrix(value: Any, name: str, d: int | None) -> Tensor:
+    return parse_matrix(value, d, name)
