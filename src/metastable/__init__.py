@@ -6,7 +6,7 @@ weights -> flow -> solve -> Path -> observe / transport -> theory -> verdict, re
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from metastable import observe, sphere, theory
+from metastable import observe, sphere, theory, transport
 from metastable._version import __version__
 from metastable.attention import attend
 from metastable.flows import (
@@ -20,7 +20,7 @@ from metastable.flows import (
 )
 from metastable.measure import Measure
 from metastable.solve import Event, Path, load, solve
-from metastable.transport import wasserstein
+from metastable.transport import Distance, wasserstein
 from metastable.weights import AttentionWeights, Schedule
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AttentionWeights",
+    "Distance",
     "EuclideanAttention",
     "Event",
     "Flow",
@@ -50,6 +51,7 @@ __all__ = [
     "solve",
     "sphere",
     "theory",
+    "transport",
     "verify",
     "wasserstein",
 ]
