@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from metastable.encoders.layer import Layer, Positions, RawAttention
+from metastable.encoders.norm import Norm
+
 transformers = pytest.importorskip("transformers", reason="the extra 'encoders' is not installed")
 
 SIZES = {"hidden_size": 24, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 40}
@@ -52,3 +55,16 @@ def random_model(config, seed: int = 0):
             scale = 0.6 if parameter.ndim > 1 else 0.2
             parameter.add_(scale * torch.randn_like(parameter))
     return model
+
+
+def single_head(B: torch.Tensor, A: torch.Tensor, heads: int = 1) -> Layer:
+    """A layer on the unit sphere of R^d with score matrix B and value matrix A in every head, no norm gain."""
+    d = B.shape[0]
+    zero = torch.zeros(heads * d, dtype=torch.float64)
+    eye = torch.eye(d, dtype=torch.float64)
+    raw = RawAttention(
+        (B.T / d).repeat(heads, 1), eye.repeat(heads, 1), eye.repeat(heads, 1), (A / heads).repeat(1, heads),
+        zero, zero, zero, zero[:d], heads, 1.0,
+    )  # fmt: skip
+    norm = Norm(torch.ones(d, dtype=torch.float64), torch.zeros(d, dtype=torch.float64), "rms", 0.0)
+    return Layer.fold(0, raw, norm, "post", Positions())

@@ -60,7 +60,7 @@ def heads_map(rows: Sequence[Sequence[float]], title: str, signed: bool = False,
     columns = max(len(row) for row in rows)
     left, head = 26, 16
     size = max(7, min(cell, 460 // columns))
-    parts = [_open(left + columns * size + 4, head + len(rows) * size + 20, f"{title} by layer and head")]
+    parts = [_open(max(left + columns * size + 4, 330), head + len(rows) * size + 20, f"{title} by layer and head")]
     parts.append(f'<text x="{left}" y="11" class="label">{escape(title)} (largest {top:.3g})</text>')
     for l, row in enumerate(rows):
         y = head + l * size

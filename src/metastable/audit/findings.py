@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from metastable.audit.heads import WeightAudit
 from metastable.audit.loop import EARLY_RATIO, ENDS, PASSES, LoopAudit
+from metastable.audit.scorecard import COLD
 from metastable.audit.text import TextAudit
 from metastable.encoders import Encoder
 
@@ -58,22 +59,23 @@ def _temperature(weights: WeightAudit, text: TextAudit | None) -> Finding:
     if text is None:
         kappas = [layer.kappa for layer in weights.layers]
         ratios = [layer.kappa / max(layer.d_eff - 1, 1) for layer in weights.layers]
-        of = "for tokens without preferred direction"
-    else:
-        kappas = [layer.kappa for layer in text.layers]
-        ratios = [layer.kappa_over_dimension for layer in text.layers]
-        of = "on this text"
-    cold = max(ratios)
+        return Finding(
+            "How cold attention is depends on the tokens: the weights alone do not decide it, a text would.",
+            f"for tokens without preferred direction kappa is {_span(kappas)}, kappa/(d_eff - 1) {_span(ratios)}",
+            "weak",
+        )
+    ratios = [layer.kappa_over_dimension for layer in text.layers]
     verdict = (
         "Attention is cold: the low-temperature theory can be expected to apply."
-        if min(ratios) > 3
+        if min(ratios) > COLD
         else "Attention is warm in every layer: tokens average over many others."
-        if cold < 0.3
+        if max(ratios) < 1 / COLD
         else "Attention is neither cold nor warm: it selects, but the zero-temperature limit is not reached."
     )
-    return Finding(
-        verdict, f"kappa {_span(kappas)}, kappa/(d_eff - 1) {_span(ratios)} over layers, {of}", "measured"
+    evidence = (
+        f"kappa {_span([layer.kappa for layer in text.layers])}, kappa/(d_eff - 1) {_span(ratios)} over layers"
     )
+    return Finding(verdict, evidence, "measured")
 
 
 def _forecast(text: TextAudit) -> Finding:
@@ -93,11 +95,12 @@ def _forecast(text: TextAudit) -> Finding:
         f.cosine[best] - (f.control[best] or 0.0) > 2 * f.spread[best] for f in text.forecasts
     )
     against = "" if control is None else f", {control:.2f} with other heads' scores"
+    first = sum(f.cosine[best] == max(f.cosine.values()) for f in text.forecasts)
+    others = ", ".join(f"{n.replace('_', ' ')} {mean(n):.2f}" for n in names if n != best)
     return Finding(
-        f"What attention adds to a token is forecast best by {names[best]}.",
-        f"mean cosine {mean(best):.2f}{against}; zero temperature {mean('zero_temperature'):.2f}, "
-        f"argmax {mean('argmax'):.2f}, uniform {mean('uniform'):.2f}",
-        "supported" if beats or best == "uniform" else "weak",
+        f"Averaged over layers, what attention adds to a token is forecast best by {names[best]}.",
+        f"mean cosine {mean(best):.2f}{against}; {others}; the best in {first} of {len(text.forecasts)} layers",
+        "supported" if (beats or best == "uniform") and 2 * first > len(text.forecasts) else "weak",
     )
 
 

@@ -20,7 +20,6 @@ from torch import Tensor
 from metastable.encoders import Layer
 
 NAMES = ("zero_temperature", "gaussian", "uniform", "argmax")
-SEED = 0
 CONTROLS = 4
 """Number of random re-matchings of heads that a control averages over."""
 
@@ -90,7 +89,9 @@ class StepForecasts:
     """Standard error of the cosine over texts (0 for one text)."""
 
 
-def cosines(layer: Layer, points: Float[Tensor, "n d"]) -> tuple[dict[str, float], dict[str, float | None]]:
+def cosines(
+    layer: Layer, points: Float[Tensor, "n d"], seed: int = 0
+) -> tuple[dict[str, float], dict[str, float | None]]:
     """Cosines of the four forecasts and their controls for one text at one layer."""
     tokens = HeadTokens.of(layer, points)
     true_values, best = attended(tokens)
@@ -105,18 +106,18 @@ def cosines(layer: Layer, points: Float[Tensor, "n d"]) -> tuple[dict[str, float
     cosine = {name: _cosine(truth, tokens.emit(make(own))) for name, make in forecasts.items()}
     cosine["uniform"] = _cosine(truth, tokens.emit(mean))
     control: dict[str, float | None] = {"uniform": None}
-    matches = rematchings(len(layer.heads))
+    matches = rematchings(len(layer.heads), seed)
     for name, make in forecasts.items():
         found = [_cosine(truth, tokens.emit(make(match))) for match in matches]
         control[name] = sum(found) / len(found) if found else None
     return {n: cosine[n] for n in NAMES}, {n: control[n] for n in NAMES}
 
 
-def rematchings(n_heads: int) -> list[Tensor]:
+def rematchings(n_heads: int, seed: int) -> list[Tensor]:
     """Random permutations of the heads without a fixed point, seeded; none for a single head."""
     if n_heads < 2:
         return []
-    generator = torch.Generator().manual_seed(SEED)
+    generator = torch.Generator().manual_seed(seed)
     found: list[Tensor] = []
     own = torch.arange(n_heads)
     while len(found) < CONTROLS:

@@ -2,8 +2,8 @@
 
 One layer's attention is iterated with renormalisation, s <- (s + C sum_h A_h m_h(s)) / |.|, without the MLP, the
 other layers or the residual's gain. From the weights alone the audit forecasts where the tokens go: through the
-dominant space of M0 if its eigenvalue is much larger than that of sum A, and into the dominant space of sum A in the
-end. Then it runs the loop and grades the forecast, beside the wrong layer and re-matched heads as controls.
+dominant space of M0 if its eigenvalue is much larger than that of sum A, and into that of sum A in the end. Then it
+runs the loop and grades the forecast, beside the wrong layer and re-matched heads as controls.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ENDS = 0.95
 
 @dataclass(frozen=True)
 class LoopAudit:
-    """One layer iterated: what was forecast, what happened, what the controls say. Energies are shares in [0, 1]."""
+    """One layer iterated: what was forecast, what happened, what the controls say; energies are shares."""
 
     layer: int
     ratio: float
@@ -74,13 +74,14 @@ def audit_loops(
     starts: Float[Tensor, "layers n d"] | None = None,
     *,
     steps: int = STEPS,
+    seed: int = 0,
     report: Callable[[str], None] = lambda text: None,
 ) -> list[LoopAudit]:
     """Iterate every layer from `starts[l]` (the tokens that it sees on text), or from random tokens."""
     result = []
     for layer in encoder.layers:
         report(f"looped layer {layer.index}")
-        start = random_tokens(layer, TOKENS) if starts is None else spread(starts[layer.index], TOKENS)
+        start = random_tokens(layer, TOKENS, seed) if starts is None else spread(starts[layer.index], TOKENS)
         result.append(_loop(layer, weights, start, steps))
     return result
 

@@ -50,7 +50,7 @@ class AuditReport:
         return render(self)
 
     def save(self, path: str | Path) -> Path:
-        """Write the page, and its numbers as JSON beside it (same name, `.json`); a `.json` path writes only that."""
+        """Write the page, and its numbers as JSON beside it (same name, `.json`); a `.json` path: only those."""
         target = Path(path)
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -64,13 +64,18 @@ class AuditReport:
 
 
 def audit(
-    encoder: Any, texts: Any = None, *, loop_steps: int = STEPS, report: Callable[[str], None] | None = None
+    encoder: Any,
+    texts: Any = None,
+    *,
+    loop_steps: int = STEPS,
+    seed: int = 0,
+    report: Callable[[str], None] | None = None,
 ) -> AuditReport:
     """Audit a trained encoder: weights, attention on texts, each layer iterated, every forecast with a control.
 
     encoder: an `Encoder`, or anything that `metastable.encoders.load` opens. texts: what the model reads (strings,
     lists of token ids, images, token vectors); None audits the weights alone, and loops start from random tokens.
-    report: called with a line of progress now and then.
+    seed: of the re-matched heads and of the random tokens. report: called with a line of progress now and then.
 
     >>> import torch
     >>> block = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
@@ -83,9 +88,9 @@ def audit(
         raise InvalidInput(f"loop_steps must be >= 1, got {loop_steps}")
     tell = report or (lambda line: None)
     weights = audit_weights(opened, tell)
-    text = None if texts is None else audit_text(opened, texts, tell)
+    text = None if texts is None else audit_text(opened, texts, tell, seed=seed)
     starts = None if texts is None else _longest(opened, texts)
-    loops = audit_loops(opened, weights, starts, steps=loop_steps, report=tell)
+    loops = audit_loops(opened, weights, starts, steps=loop_steps, seed=seed, report=tell)
     return AuditReport(
         model=_describe(opened),
         findings=findings(opened, weights, text, loops),
@@ -95,7 +100,11 @@ def audit(
         loops=loops,
         provenance={
             "software": {"metastable": __version__, "torch": torch.__version__},
-            "parameters": {"loop_steps": loop_steps, "loop_start": "random tokens" if starts is None else "text"},
+            "parameters": {
+                "loop_steps": loop_steps,
+                "loop_start": "random tokens" if starts is None else "the longest text",
+                "seed": seed,
+            },
         },
     )
 

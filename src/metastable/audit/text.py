@@ -64,8 +64,10 @@ class TextAudit:
 
     texts: int
     tokens: int
+    limit: int | None
+    """Tokens after which a text is cut."""
     cut: int
-    """Texts that were longer than the model reads, and were cut."""
+    """Texts that were longer, and were cut."""
     empty: int
     """Texts left out because they hold no token of their own."""
     layers: list[TextLayer]
@@ -76,12 +78,14 @@ class TextAudit:
     closures_spread: dict[str, float]
 
 
-def audit_text(encoder: Encoder, texts: Any, report: Callable[[str], None] = lambda text: None) -> TextAudit:
+def audit_text(
+    encoder: Encoder, texts: Any, report: Callable[[str], None] = lambda text: None, *, seed: int = 0
+) -> TextAudit:
     """Audit an encoder on texts (or whatever the model reads)."""
     kept, empty = readable(encoder, texts)
     lengths = encoder.inputs.lengths(kept) if encoder.inputs.kind == "text" else [0]
     limit = encoder.inputs.max_tokens or math.inf
-    sums = [_LayerSums(layer) for layer in encoder.layers]
+    sums = [_LayerSums(layer, seed) for layer in encoder.layers]
     tokens = 0
     for i, text in enumerate(kept):
         report(f"text {i + 1} of {len(kept)}")
@@ -94,6 +98,7 @@ def audit_text(encoder: Encoder, texts: Any, report: Callable[[str], None] = lam
     return TextAudit(
         texts=len(kept),
         tokens=tokens,
+        limit=encoder.inputs.max_tokens,
         cut=sum(length > limit for length in lengths),
         empty=empty,
         layers=[total.layer_audit() for total in sums],
@@ -122,8 +127,9 @@ def readable(encoder: Encoder, texts: Any) -> tuple[list[Any], int]:
 class _LayerSums:
     """Running lists of one layer's measurements, one entry per text."""
 
-    def __init__(self, layer: Layer) -> None:
+    def __init__(self, layer: Layer, seed: int) -> None:
         self.layer = layer
+        self.seed = seed
         self.entropy: list[Tensor] = []
         self.sink: list[Tensor] = []
         self.place: list[Tensor] = []
@@ -148,7 +154,7 @@ class _LayerSums:
             self.scalars["transport"].append(
                 float(wasserstein(Measure(points[pick]), Measure(following[pick]), metric="chordal"))
             )
-        self.steps.append(cosines(self.layer, points))
+        self.steps.append(cosines(self.layer, points, self.seed))
 
     def layer_audit(self) -> TextLayer:
         kappa = float(torch.cat([k.flatten() for k in self.kappa]).median())
