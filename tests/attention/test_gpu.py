@@ -12,6 +12,7 @@ from metastable.attention.dense import attend_dense
 from metastable.attention.gpu import (
     GPU_KERNELS,
     attend_batch,
+    attend_circle,
     attend_flash,
     attend_gpu_float64,
     attend_triton,
@@ -165,6 +166,34 @@ def test_large_d_error_over_many_keys() -> None:
         values = case[2].abs() + 1.0
         shifted = (case[0], case[1], values, case[3])
         check(attend_triton(*shifted, 4.0), shifted, 4.0, 1e-5)
+
+
+@cuda
+@pytest.mark.parametrize("beta", [0.0, 0.5, 8.0, 200.0])
+@pytest.mark.parametrize("kind", ["uniform", "clustered", "antipodal", "duplicates"])
+def test_circle_cells(beta: float, kind: str) -> None:
+    for seed, weight in enumerate(("equal", "zeros")):
+        g = torch.Generator().manual_seed(seed)
+        k = cloud(kind, 5000, 2, g).cuda()
+        q = cloud("uniform", 700, 2, g).cuda() @ torch.tensor([[1.0, 0.3], [-0.2, 0.7]], dtype=torch.float64).cuda()
+        m = masses(weight, 5000, g).cuda()
+        mean, log_partition = attend_circle(q, k, k, m, beta)
+        exact = attend_dense(q, k, k, m, beta)
+        assert float((mean - exact[0]).abs().max()) <= 1e-10
+        assert float((log_partition - exact[1]).abs().max()) <= 1e-10
+
+
+@cuda
+def test_circle_cells_refuse_what_they_cannot() -> None:
+    x = unit(10, 2, torch.Generator().manual_seed(0)).cuda()
+    m = torch.full((10,), 0.1, dtype=torch.float64).cuda()
+    double = 2 * x
+    with pytest.raises(InvalidInput, match="length one"):
+        attend_circle(x, double, double, m, 1.0)
+    with pytest.raises(InvalidInput, match="that are the values"):
+        attend_circle(x, x, x.clone(), m, 1.0)
+    with pytest.raises(InvalidInput, match="311"):
+        attend_circle(x, x, x, m, 1000.0)
 
 
 @cuda

@@ -3,6 +3,7 @@
     'triton'       float32 accuracy: registers for d <= 8, float16 pairs on tensor cores above (relative error about
                    1e-6, plus the rounding of the scores, see `rounding_error`)
     'gpu_float64'  float64 accuracy at all d
+    'circle_gpu'   keys on the circle gathered into cells: relative error 1e-10 up to beta max|q| = 311, n = 1e8
     'flash_bf16', 'flash_fp16'  torch's FlashAttention in half precision: three or four digits, by choice only
 
 Every kernel is (queries, keys, values, mass, beta) -> (mean, log_partition), as in `metastable.attention.select`,
@@ -19,6 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from metastable.attention.gpu_circle import attend_circle_gpu
 from metastable.attention.gpu_frame import frame_of, same_tensor
 from metastable.attention.gpu_tiled import attend_tiled
 from metastable.attention.triton_batch import attend_batch_small
@@ -117,6 +119,20 @@ def attend_flash(
     return attended[:, :d_v] / seen, log_partition + torch.log(seen[:, 0])
 
 
+def attend_circle(
+    queries: Float[Tensor, "q 2"],
+    keys: Float[Tensor, "k 2"],
+    values: Float[Tensor, "k 2"],
+    mass: Float[Tensor, "k"],
+    beta: float,
+) -> tuple[Tensor, Tensor]:
+    """(mean, log Z) with the keys, unit vectors that are the values, gathered into cells of the circle."""
+    require_cuda(queries, keys, "circle_gpu")
+    if len(queries) == 0:
+        return _nothing(queries, values)
+    return attend_circle_gpu(queries, keys, values, mass, beta)
+
+
 def attend_flash_fp16(
     queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float
 ) -> tuple[Tensor, Tensor]:
@@ -127,6 +143,7 @@ def attend_flash_fp16(
 GPU_KERNELS: dict[str, Any] = {
     "triton": attend_triton,
     "gpu_float64": attend_gpu_float64,
+    "circle_gpu": attend_circle,
     "flash_bf16": attend_flash,
     "flash_fp16": attend_flash_fp16,
 }

@@ -45,7 +45,6 @@ def batch_kernel(
     n_rows: tl.tensor,
     n_q: tl.tensor,
     n_k: tl.tensor,
-    log_count: tl.tensor,
     D: tl.constexpr,
     DV: tl.constexpr,
     SAME: tl.constexpr,
@@ -114,7 +113,10 @@ def batch_kernel(
     for c in tl.static_range(DV):
         tl.store(mean_ptr + rows * DV + c, sums[c] / total, mask=inside)
     bits = top.to(tl.float64) + tl.log(total.to(tl.float64)) * 1.4426950408889634
-    tl.store(log_ptr + rows, bits * 0.6931471805599453 - log_count, mask=inside)
+    log_partition = bits * 0.6931471805599453
+    if not WEIGHTED:
+        log_partition -= tl.log(n_k.to(tl.float64))
+    tl.store(log_ptr + rows, log_partition, mask=inside)
 
 
 def attend_batch_small(
@@ -142,7 +144,6 @@ def attend_batch_small(
         b * n_q,
         n_q,
         n_k,
-        0.0 if mass is not None else math.log(n_k),
         D=d,
         DV=d_v,
         SAME=same,

@@ -26,7 +26,7 @@ except ImportError:
         return kernel
 
 
-def blocks(length: int, block: int) -> int:
+def blocks(length: float, block: int) -> int:
     """How many blocks of a given size cover a length."""
     return math.ceil(length / block)
 

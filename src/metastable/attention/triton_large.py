@@ -202,6 +202,8 @@ def attend_large(
     (n_q, d), n_k, d_v, device = queries.shape, len(keys), values.shape[1], queries.device
     width = max(16, 1 << (max(d, d_v) - 1).bit_length())
     block_rows, block_keys, stages = BLOCKS[width]
+    if width == 128 and not frame.same:
+        stages = 2  # values of their own take as much shared memory again
     centre, value_centre = frame.centres(d)
     q_hi, q_lo, q_unit = split(queries, None, frame.length, width)
     k_hi, k_lo, k_unit = split(keys, centre, frame.radius, width)

@@ -8,10 +8,10 @@ multiply-adds for the sums. On an H200 the register ports are the limit (a multi
 clocks, an exponential 8): polynomials in place of some exponentials, or scores from tensor cores, were slower.
 
 With exponents of up to 60 bits (900 in float64) no shift is needed. Beyond, it is the Cauchy-Schwarz bound
-shift_i = |q_i| max_j |k_j - c| around the centre c of the keys: no pass over the pairs is needed, nothing overflows.
-A row whose sum falls below 2^`LEAST_BITS` (all keys lie far below the bound) may have lost terms; it is found
-afterwards and computed again with its true maximum, so the result is safe at every beta. Sums are flushed every 256
-keys and finished in float64: their rounding does not grow with n.
+shift_i = |q_i| max_j |k_j - c| around the centre c of the keys: it needs no pass over the pairs, and nothing
+overflows. A row whose sum falls below 2^`LEAST_BITS` (all keys lie far below the bound) may have lost terms; it is
+found afterwards and computed again with its true maximum, so the result is safe at every beta. Sums are flushed
+every 256 keys and finished in float64: their rounding does not grow with n.
 """
 
 # mypy: disable-error-code="assignment, attr-defined"
@@ -132,17 +132,15 @@ def add_pair(
     """The sums (A, S) with one more key."""
     VALUE: tl.constexpr = D if SEPARATE else 0
     MASS: tl.constexpr = D + (DV if SEPARATE else 0)
-    if WEIGHTS == 2:
-        x = minus_shift + row[MASS]
-    else:
-        x = minus_shift
     # Without a shift the first product has no addend: one operand less to read, and registers are the limit here.
     if SHIFT == 0:
         x = q[0] * row[0]
     else:
-        x = q[0] * row[0] + x
+        x = q[0] * row[0] + minus_shift
     for c in tl.static_range(1, D):
         x = q[c] * row[c] + x
+    if WEIGHTS == 2:
+        x += row[MASS]
     if DOUBLE:
         weight = exp2_fused64(x)
     else:
@@ -414,7 +412,7 @@ def _sums(
     """(mean, log Z, 1 where the sum is too small to trust) from the packed keys; mode is SHIFT of `sums_kernel`."""
     (n_q, d), n_k = queries.shape, len(packed)
     double = packed.dtype == torch.float64
-    rows, chunk, chunks = _grid(n_q, n_k, 4, queries.device)
+    rows, chunk, chunks = _grid(n_q, n_k, 2 if double else 8, queries.device)
     if shift is None:
         shift = torch.empty(n_q if mode else 1, dtype=packed.dtype, device=queries.device)
     sums = torch.empty(chunks, d_v + 1, n_q, dtype=packed.dtype, device=queries.device)
@@ -435,7 +433,7 @@ def _sums(
         SHIFT=mode,
         DOUBLE=double,
         ROWS=rows,
-        UNROLL=4 if double else 8 if d + d_v > 8 else 16,
+        UNROLL=8 if double or d + d_v > 8 else 4,
         FLUSH=FLUSH,
         num_warps=THREADS // 32,
     )
@@ -462,7 +460,7 @@ def _sums(
 
 
 def _maximum(queries: Tensor, packed: Tensor, frame: Frame, d_v: int) -> Tensor:
-    """The true maximum of every row, in bits."""
+    """The true maximum of every row, in bits, rounded up to a whole number as the bound is."""
     (n_q, d), n_k = queries.shape, len(packed)
     rows, chunk, chunks = _grid(n_q, n_k, 8, queries.device)
     best = torch.empty(chunks, n_q, dtype=packed.dtype, device=queries.device)
@@ -482,4 +480,4 @@ def _maximum(queries: Tensor, packed: Tensor, frame: Frame, d_v: int) -> Tensor:
         ROWS=rows,
         num_warps=THREADS // 32,
     )
-    return best.amax(dim=0)
+    return best.amax(dim=0).ceil_()
