@@ -40,19 +40,34 @@ def snapshots(
     if count < 1:
         raise InvalidInput(f"count must be >= 1, got {count}")
     chosen = np.unique(np.linspace(0, len(path) - 1, min(count, len(path))).round().astype(int))
-    columns = min(3, len(chosen)) if len(chosen) != 4 else 2
-    rows = math.ceil(len(chosen) / columns)
-    d = path.end.d
-    mass = path.mass.cpu().numpy()
-    drawn = slice(None, None, max(1, math.ceil(len(mass) / MAX_DRAWN)))
     frames = [path.measure(int(i)).points.cpu().numpy() for i in chosen]
+    times = path.times.cpu().numpy()[chosen]
+    return draw_frames(
+        frames, times, path.mass.cpu().numpy(), title or _default_title(path), destination, view=view
+    )
+
+
+def draw_frames(
+    frames: list[np.ndarray],
+    times: np.ndarray,
+    mass: np.ndarray,
+    title: str,
+    destination: str | os.PathLike[str],
+    *,
+    view: tuple[float, float] = VIEW,
+) -> tuple[FilePath, ...]:
+    """The panels of `snapshots` for given frames (n, d) at given times."""
+    columns = min(3, len(frames)) if len(frames) != 4 else 2
+    rows = math.ceil(len(frames) / columns)
+    d = frames[0].shape[1]
+    drawn = slice(None, None, max(1, math.ceil(len(mass) / MAX_DRAWN)))
     colours = place_colours(frames[0])[drawn]
     size = np.clip(mass[drawn] / mass.mean() * 260 / math.sqrt(len(mass)), 1.0, 60.0)
     axes_basis = None if d <= 3 else principal_axes(frames, mass)
     with canvas(2.5 * columns, 2.6 * rows + 0.5) as figure:
-        for k, (index, x) in enumerate(zip(chosen, frames, strict=True)):
+        for k, (time, x) in enumerate(zip(times, frames, strict=True)):
             axis = figure.add_subplot(rows, columns, k + 1)
-            axis.set_title(f"t = {float(path.times[int(index)]):.3g}", color=INK)
+            axis.set_title(f"t = {float(time):.3g}", color=INK)
             axis.set_aspect("equal")
             axis.axis("off")
             if d == 2:
@@ -61,7 +76,7 @@ def snapshots(
                 _sphere(axis, x[drawn], colours, size, view)
             else:
                 _disc(axis, x[drawn] @ axes_basis, colours, size)
-        figure.suptitle(title or _default_title(path), fontsize=11)
+        figure.suptitle(title, fontsize=11)
         _footnote(figure, d)
         return save(figure, destination)
 
