@@ -52,7 +52,7 @@ class AuditSeries:
                 "attention entropy (mean layer)": lambda r: statistics.mean(l.entropy for l in _text(r).layers),
                 "mean cosine of tokens, last layer": lambda r: _text(r).layers[-1].mean_cosine,
                 "Gaussian forecast (mean cosine)": lambda r: _step(r, "gaussian"),
-                "its control": lambda r: _control(r, "gaussian"),
+                "control of the Gaussian forecast (other heads' scores)": lambda r: _control(r, "gaussian"),
                 "zero-temperature forecast (mean cosine)": lambda r: _step(r, "zero_temperature"),
                 "argmax forecast (mean cosine)": lambda r: _step(r, "argmax"),
             }
