@@ -29,7 +29,7 @@ def _version(
         raise typer.Exit
 
 
-for _name in ("simulate",):
+for _name in ("demo", "simulate", "forecast", "verify", "audit", "bench"):
     app.command(_name)(getattr(import_module(f"metastable.cli.{_name}"), _name))
 
 
