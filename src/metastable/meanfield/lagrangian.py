@@ -219,8 +219,8 @@ def _scout(flow: Flow, law: CircleLaw, t: float, widest: float, negligible: floa
 def _need(theta: Array, speed: Array, widest: float) -> Array:
     """Nodes that each gap asks for: its width in units of `widest`, or the jump of the field across it.
 
-    Between two clusters the attended mean flips within 1/kappa, less than the kernel's width, and tears tokens apart
-    at the rate kappa; a node per fifteen percent of the largest speed resolves that flip.
+    Between two clusters the attended mean flips within 1/kappa, less than the kernel's width, and tears tokens
+    apart at the rate kappa; a node per fifteen percent of the largest speed resolves that flip.
     """
     jump = np.abs(np.diff(speed, append=speed[0]))
     return np.maximum(np.abs(_gaps(theta)) / widest, jump / (JUMP * max(float(np.abs(speed).max()), 1e-300)))

@@ -25,10 +25,13 @@ class ProductRule:
     eps: float | None = None
     generator: Array | None = None
     pull: float = 0.0
+    split: bool = False
+    """Gauss on each hemisphere, so that a kink at the equator costs nothing; such a rule is not interpolated."""
 
     def nodes(self, heights: int, longitudes: int) -> tuple[Array, Array]:
         """Points (heights * longitudes, 3) and masses (sum 1) that integrate against the uniform law."""
         z, dz = self._heights(heights)
+        heights = len(z)
         phi = 2 * np.pi * (np.arange(longitudes) + 0.5) / longitudes
         side = np.sqrt((1 - z) * (1 + z))
         frame = self.frame
@@ -80,6 +83,10 @@ class ProductRule:
 
     def _heights(self, n: int) -> tuple[Array, Array]:
         xi, weight = legendre.leggauss(n)
+        if self.split:
+            half, weight = legendre.leggauss(-(-n // 2))
+            xi = np.concatenate([(half - 1) / 2, (half + 1) / 2])
+            weight = np.concatenate([weight, weight]) / 2
         if self.eps is None:
             return xi, weight
         a = math.asinh(1 / self.eps)

@@ -52,8 +52,8 @@ def refine_circle(flow: Flow, law: Law, times: Array, tol: float, kappa: float, 
     initial = circle_law(law)
     negligible = max(1e-3 * tol**2, 1e-18)
     labels, _ = label_map(flow, initial, float(times[-1]), kappa, negligible=negligible, max_nodes=max_nodes)
-    n = min(labels.needed, max_nodes // 2)
-    atol = min(max(1e-4 * tol, 1e-11), 1e-8)
+    n = min(-(-labels.needed * 5 // 4), max_nodes // 2)
+    atol = min(max(3e-4 * tol, 1e-11), 1e-8)
     coarse, mass = flow_map(flow, initial, labels, n, times, atol=atol)
     last = math.inf
     while True:
