@@ -1,10 +1,8 @@
-"""Trees for `sphere_cells`: keys in cells of the cube's six faces with Chebyshev proxies, queries in an octree.
+"""Trees for `sphere_cells`: keys in cells of the cube's six faces, queries in an octree.
 
-A key k on S^2 has the gnomonic coordinates (x, y) in [-1, 1]^2 on the face of the cube that it pierces. Keys are sorted
-along the Morton curve of the faces; a cell is a range of that order with the tight box of its keys. A cell of at least
-p^2 keys also has p x p proxies, for several p: points k_a at the Chebyshev nodes of its box with the weights
-w_a = sum_j m_j L_a(x_j, y_j), so that sum_a w_a f(k_a) is sum_j m_j (interpolant of f)(k_j). All orders p come from the
-same Chebyshev moments. All boxes of a face are parallel, hence a cell inherits the moments of its children exactly.
+A key k on S^2 has the gnomonic coordinates (x, y) in [-1, 1]^2 on the face of the cube that it pierces. Keys
+are sorted along the Morton curve of the faces; a cell is a range of that order with the tight box of its keys.
+A cell of at least p^2 keys also has p x p proxies, for several p (`sphere_proxies`).
 """
 
 from __future__ import annotations
@@ -15,14 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from metastable.attention.sphere_proxies import gather, inherit, lagrange
 from metastable.attention.threads import over_rows
 
-KEY_LEAF, QUERY_LEAF = 32, 8
+KEY_LEAF, QUERY_LEAF = 32, 16
 _FACE_BITS, _SPACE_BITS = 29, 21
 
 
 class KeyTree(NamedTuple):
-    """Cells of the keys, children after parents; `order` is -1 for cells without proxies, `children` 0 for leaves."""
+    """Cells of the keys, children after parents; `order` is -1 without proxies, `children` 0 for leaves."""
 
     start: np.ndarray
     stop: np.ndarray
@@ -46,6 +45,8 @@ class KeyTree(NamedTuple):
     offset: np.ndarray
     """(cells,): where the weights of the cell begin, the p^2 of every order one after the other."""
     weights: np.ndarray
+    lagrange: np.ndarray
+    """(orders, p, p): `lagrange(p)` of every order."""
     keys: np.ndarray
     """(4, n): sorted keys and masses as columns."""
 
@@ -68,9 +69,12 @@ def key_tree(keys: np.ndarray, mass: np.ndarray, orders: np.ndarray) -> KeyTree:
     order[cone[:, 3] > 1.0] = -1
     sizes = np.concatenate(([0], np.cumsum(orders**2)))[order + 1]
     offset = np.cumsum(sizes) - sizes
+    tables = np.zeros((len(orders), orders[-1], orders[-1]))
+    for table, p in zip(tables, orders, strict=True):
+        table[:p, :p] = lagrange(p)
     tree = KeyTree(
         start, stop, child, children, log_mass, mean, cone, box, face[start], chart, orders, order, offset,
-        np.empty(int(sizes.sum())), sorted_keys,
+        np.empty(int(sizes.sum())), tables, sorted_keys,
     )  # fmt: skip
     owners = np.flatnonzero(order >= 0)
     top = len(orders) - 1
@@ -80,16 +84,16 @@ def key_tree(keys: np.ndarray, mass: np.ndarray, orders: np.ndarray) -> KeyTree:
         inherits &= (i >= children) | (order[np.minimum(child + i, count - 1)] == top)
     fresh, heirs = owners[~inherits[owners]], owners[inherits[owners]]
 
-    def gather(first: int, last: int) -> None:
-        _gather(tree, xy, fresh[first:last])
+    def look(first: int, last: int) -> None:
+        gather(tree, xy, fresh[first:last])
 
-    over_rows(gather, len(fresh), cost=float(orders[-1] ** 2 * len(sorting)), quantum=16)
-    _inherit(tree, heirs[::-1])
+    over_rows(look, len(fresh), cost=float(orders[-1] ** 2 * len(sorting)), quantum=16)
+    inherit(tree, heirs[::-1])
     return tree
 
 
 class QueryTree(NamedTuple):
-    """Octree of the scaled queries z = beta q: ranges of `points` (3, n), which are sorted; `order` undoes the sorting."""
+    """Octree of the scaled queries z = beta q: ranges of the sorted `points` (3, n); `order` undoes the sorting."""
 
     start: np.ndarray
     stop: np.ndarray
@@ -112,7 +116,7 @@ def query_tree(points: np.ndarray) -> QueryTree:
 
 
 def cells(code: np.ndarray, stride: int, leaf: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """(start, stop, first child, children) of the tree over sorted Morton codes, breadth first; chains are skipped."""
+    """(start, stop, first child, children) of the tree over sorted Morton codes, breadth first, without chains."""
     size = 64 + 4 * len(code) // leaf
     while True:
         start, stop, child = (np.zeros(size, dtype=np.int64) for _ in range(3))
@@ -190,8 +194,12 @@ def _space_code(points: Any, low: Any, scale: float, code: Any) -> None:
         word = 0
         for c in range(3):
             at = int((points[i, c] - low[c]) * scale)
-            for bit in range(_SPACE_BITS):
-                word |= ((at >> bit) & 1) << (3 * bit + c)
+            at = (at | (at << 32)) & 0x001F00000000FFFF
+            at = (at | (at << 16)) & 0x001F0000FF0000FF
+            at = (at | (at << 8)) & 0x100F00F00F00F00F
+            at = (at | (at << 4)) & 0x10C30C30C30C30C3
+            at = (at | (at << 2)) & 0x1249249249249249
+            word |= at << c
         code[i] = word
 
 
@@ -251,120 +259,3 @@ def _measure_cells(
         chart[cell, 0], chart[cell, 1], chart[cell, 2], chart[cell, 3] = abs(x), abs(y), h_x, h_y
         far_x, far_y = abs(x) + h_x, abs(y) + h_y
         chart[cell, 4] = far_x * far_y / math.sqrt((1.0 + far_x**2) * (1.0 + far_y**2))
-
-
-@njit(cache=True, nogil=True)
-def lagrange(p: int) -> Any:
-    """(p, p): row a holds the Chebyshev coefficients of the Lagrange polynomial of the node cos((a + 1/2) pi/p)."""
-    out = np.empty((p, p))
-    for a in range(p):
-        for k in range(p):
-            out[a, k] = (1.0 if k == 0 else 2.0) / p * math.cos(k * (a + 0.5) * math.pi / p)
-    return out
-
-
-@njit(cache=True, nogil=True)
-def chebyshev(t: float, values: Any) -> None:
-    """values[k] = T_k(t), t clipped to [-1, 1]."""
-    t = min(max(t, -1.0), 1.0)
-    values[0] = 1.0
-    if len(values) > 1:
-        values[1] = t
-    for k in range(2, len(values)):
-        values[k] = 2.0 * t * values[k - 1] - values[k - 2]
-
-
-@njit(cache=True, nogil=True)
-def proxies(tree: Any, cell: int, p: int, out: Any) -> None:
-    """out (3, p^2) = the proxies of a cell."""
-    box = tree.box[cell]
-    x, y = 0.5 * (box[0] + box[1]), 0.5 * (box[2] + box[3])
-    h_x, h_y = 0.5 * (box[1] - box[0]), 0.5 * (box[3] - box[2])
-    face = tree.face[cell]
-    first, second = (face // 2 + 1) % 3, (face // 2 + 2) % 3
-    sign = 1.0 if face % 2 == 0 else -1.0
-    node = np.empty(p)
-    for a in range(p):
-        node[a] = math.cos((a + 0.5) * math.pi / p)
-    for a in range(p):
-        at_x = x + h_x * node[a]
-        for b in range(p):
-            at_y = y + h_y * node[b]
-            along = 1.0 / math.sqrt(1.0 + at_x * at_x + at_y * at_y)
-            out[face // 2, a * p + b] = sign * along
-            out[first, a * p + b] = at_x * along
-            out[second, a * p + b] = at_y * along
-
-
-@njit(cache=True, nogil=True)
-def _gather(tree: Any, xy: Any, cells: Any) -> None:
-    """Weights of cells from their keys: moments sum_j m_j T_k(x_j) T_l(y_j), then every order from the same moments."""
-    for cell in cells:
-        p = tree.orders[tree.order[cell]]
-        moments = np.zeros((p, p))
-        t_x, t_y = np.empty(p), np.empty(p)
-        box = tree.box[cell]
-        x, y = 0.5 * (box[0] + box[1]), 0.5 * (box[2] + box[3])
-        h_x, h_y = max(0.5 * (box[1] - box[0]), 1e-300), max(0.5 * (box[3] - box[2]), 1e-300)
-        for j in range(tree.start[cell], tree.stop[cell]):
-            chebyshev((xy[j, 0] - x) / h_x, t_x)
-            chebyshev((xy[j, 1] - y) / h_y, t_y)
-            for k in range(p):
-                factor = tree.keys[3, j] * t_x[k]
-                for l in range(p):
-                    moments[k, l] += factor * t_y[l]
-        _store(tree, cell, moments)
-
-
-@njit(cache=True, nogil=True)
-def _store(tree: Any, cell: int, moments: Any) -> None:
-    at = tree.offset[cell]
-    for index in range(tree.order[cell] + 1):
-        p = tree.orders[index]
-        rows = lagrange(p)
-        tree.weights[at : at + p * p] = _product(rows, np.ascontiguousarray(moments[:p, :p]), rows).ravel()
-        at += p * p
-
-
-@njit(cache=True, nogil=True)
-def _product(left: Any, middle: Any, right: Any) -> Any:
-    """left @ middle @ right^T."""
-    p = left.shape[0]
-    half, out = np.zeros((p, p)), np.zeros((p, p))
-    for a in range(p):
-        for k in range(p):
-            for l in range(p):
-                half[a, l] += left[a, k] * middle[k, l]
-    for a in range(p):
-        for b in range(p):
-            for l in range(p):
-                out[a, b] += half[a, l] * right[b, l]
-    return out
-
-
-@njit(cache=True, nogil=True)
-def _inherit(tree: Any, cells: Any) -> None:
-    """Weights of cells from those of their children, which must come first."""
-    p = tree.orders[-1]
-    before = 0
-    for other in tree.orders[:-1]:
-        before += other * other
-    along_x, along_y, values = np.empty((p, p)), np.empty((p, p)), np.empty(p)
-    for cell in cells:
-        box = tree.box[cell]
-        x, y = 0.5 * (box[0] + box[1]), 0.5 * (box[2] + box[3])
-        h_x, h_y = max(0.5 * (box[1] - box[0]), 1e-300), max(0.5 * (box[3] - box[2]), 1e-300)
-        moments = np.zeros((p, p))
-        for part in range(tree.child[cell], tree.child[cell] + tree.children[cell]):
-            inner = tree.box[part]
-            part_x, part_y = 0.5 * (inner[0] + inner[1]), 0.5 * (inner[2] + inner[3])
-            part_h_x, part_h_y = 0.5 * (inner[1] - inner[0]), 0.5 * (inner[3] - inner[2])
-            for a in range(p):
-                node = math.cos((a + 0.5) * math.pi / p)
-                chebyshev((part_x + part_h_x * node - x) / h_x, values)
-                along_x[:, a] = values
-                chebyshev((part_y + part_h_y * node - y) / h_y, values)
-                along_y[:, a] = values
-            first = tree.offset[part] + before
-            moments += _product(along_x, tree.weights[first : first + p * p].reshape(p, p), along_y)
-        _store(tree, cell, moments)

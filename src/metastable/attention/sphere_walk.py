@@ -1,14 +1,17 @@
-"""Which cells a group of queries sees, with a rigorous bound of what that choice costs (the walk of `sphere_cells`).
+"""Which cells a group of queries sees, with a rigorous bound of what that choice costs (the walk of
+`sphere_cells`).
 
-A group is a box of scaled queries z = beta q: centre z_c, orthonormal frame f, half-widths R. With the attended mean k̄
-at z_c, Jensen's inequality gives for every z of the box
+A group is a box of scaled queries z = beta q: centre z_c, orthonormal frame f, half-widths R. With the attended
+mean k̄ at z_c, Jensen's inequality gives for every z of the box
     sum_j m_j e^{<z, k_j - k̄>} >= sum_j m_j e^{<z_c, k_j - k̄>} = G,
 so whatever is left out or misjudged may be measured against G alone. The walk goes down the key tree and
-- drops a cell if its mass times the largest e^{<z, k - k̄>} over its cone and the box is below a share of rtol G;
-- takes p^2 proxies, with the least p for which the interpolation error of e^{<z, k>} over the cell is: for complex x the
-  point k turns along a great circle by a complex angle psi, and Re <z, k> <= cosh(Im psi) max <z, k> over the real angles up
-  to |Re psi|. Interpolation at p Chebyshev nodes errs by 4 rho^{1-p}/(rho - 1) times the largest value on the Bernstein
-  ellipse rho, here e^{cosh(Im psi) max <z, k>} with the cell widened by |Re psi|; the best rho of a list is used;
+- drops a cell if its mass times the largest e^{<z, k - k̄>} over its cone and the box is below a share of rtol
+  G;
+- takes p^2 proxies, with the least p for which the interpolation error of e^{<z, k>} over the cell is: for
+  complex x the point k turns along a great circle by a complex angle psi, and Re <z, k> <= cosh(Im psi) max <z,
+  k> over the real angles up to |Re psi|. Interpolation at p Chebyshev nodes errs by 4 rho^{1-p}/(rho - 1) times
+  the largest value on the Bernstein ellipse rho, here e^{cosh(Im psi) max <z, k>} with the cell widened by |Re
+  psi|; the best rho of a list is used;
 - takes the keys themselves in a leaf.
 The two kinds of error are summed as they occur.
 """
@@ -22,7 +25,7 @@ import numpy as np
 from numba import njit
 
 from metastable.attention.exp2 import REDUCTION, exp2
-from metastable.attention.sphere_tree import proxies
+from metastable.attention.sphere_proxies import proxies
 
 LOG2_E = math.log2(math.e)
 _ELLIPSE = np.array([1.6, 2.2, 3.0, 4.0, 5.2, 7.0, 10.0, 16.0, 40.0, 400.0])
@@ -38,8 +41,9 @@ _LARGEST_TURN = 1.5
 def _turns(x: float, y: float, h_x: float, h_y: float, r: int) -> tuple[float, float, float]:
     """Bounds of |Re psi| and |Im psi| for x on the ellipse r and y in the cell, and the angle of the half-side y.
 
-    tan(angle along x) = x/s with s^2 = 1 + y^2, so that d psi/dx = s/(s^2 + x^2): first along the real axis to Re x, then
-    upwards by b = h_x (rho - 1/rho)/2, where |s^2 + x^2| >= D^2 - b^2, D^2 = s^2 + (Re x)^2. Negative when b is too large.
+    tan(angle along x) = x/s with s^2 = 1 + y^2, so that d psi/dx = s/(s^2 + x^2): first along the real axis to
+    Re x, then upwards by b = h_x (rho - 1/rho)/2, where |s^2 + x^2| >= D^2 - b^2, D^2 = s^2 + (Re x)^2. Negative
+    when b is too large.
     """
     near_x, near_y = max(x - h_x * _HALF_SUM[r], 0.0), max(y - h_y, 0.0)
     d_square = 1.0 + near_x * near_x + near_y * near_y
@@ -82,6 +86,25 @@ def least_order(
 
 
 @njit(cache=True, nogil=True)
+def _highest(
+    tree: Any, cell: int, z: Any, size: float, reference: Any, frame: Any, widths: Any, log_floor: float
+) -> tuple[float, float, float, float]:  # fmt: skip
+    """(log of the largest share of a cell in G, the same at its centre, <z_c, c>, angle of z_c and c)."""
+    c0, c1, c2, radius = tree.cone[cell, 0], tree.cone[cell, 1], tree.cone[cell, 2], tree.cone[cell, 3]
+    d0, d1, d2 = c0 - reference[0], c1 - reference[1], c2 - reference[2]
+    base = tree.log_mass[cell] - log_floor + z[0] * d0 + z[1] * d1 + z[2] * d2
+    reach = 0.0
+    for i in range(3):
+        base += widths[i] * abs(frame[i, 0] * d0 + frame[i, 1] * d1 + frame[i, 2] * d2)
+        reach += widths[i]
+    along = z[0] * c0 + z[1] * c1 + z[2] * c2
+    across = math.sqrt((z[0] - along * c0) ** 2 + (z[1] - along * c1) ** 2 + (z[2] - along * c2) ** 2)
+    direction = math.atan2(across, along)
+    rise = size if radius >= direction else size * math.cos(direction - radius)
+    return base + rise - along + reach * radius, base, along, direction
+
+
+@njit(cache=True, nogil=True)
 def walk(
     tree: Any, z: Any, reference: Any, frame: Any, widths: Any, log_floor: float, log_share: float, limit: int,
     found: Any,
@@ -104,6 +127,7 @@ def walk(
             square += entry * entry
             lift += entry * reference[c]
         cap = max(cap, math.sqrt(square) - lift - log_floor)
+    dropped = math.exp(log_share)
     stack = np.empty(256, dtype=np.int64)
     stack[0] = 0
     depth = 1
@@ -113,19 +137,16 @@ def walk(
     while depth > 0:
         depth -= 1
         cell = stack[depth]
-        c0, c1, c2, radius = tree.cone[cell, 0], tree.cone[cell, 1], tree.cone[cell, 2], tree.cone[cell, 3]
-        d0, d1, d2 = c0 - reference[0], c1 - reference[1], c2 - reference[2]
-        base = tree.log_mass[cell] - log_floor + z[0] * d0 + z[1] * d1 + z[2] * d2
-        for i in range(3):
-            base += widths[i] * abs(frame[i, 0] * d0 + frame[i, 1] * d1 + frame[i, 2] * d2)
-        along = z[0] * c0 + z[1] * c1 + z[2] * c2
-        across = math.sqrt((z[0] - along * c0) ** 2 + (z[1] - along * c1) ** 2 + (z[2] - along * c2) ** 2)
-        direction = math.atan2(across, along)
-        highest = size if radius >= direction else size * math.cos(direction - radius)
         most = cap + tree.log_mass[cell]
-        top = min(base + highest - along + reach * radius, most)
-        if top < log_share:
-            error += math.exp(top)
+        top, base, along, direction = _highest(tree, cell, z, size, reference, frame, widths, log_floor)
+        share = math.exp(min(top, most, 700.0))
+        if top > log_share and top < log_share + 8.0 and tree.children[cell] > 0:
+            share = 0.0  # on the brink: ask its children
+            for part in range(tree.child[cell], tree.child[cell] + tree.children[cell]):
+                top = _highest(tree, part, z, size, reference, frame, widths, log_floor)[0]
+                share += math.exp(min(top, cap + tree.log_mass[part], 700.0))
+        if share < dropped:
+            error += share
             continue
         chosen = -1
         if tree.order[cell] >= 0:
