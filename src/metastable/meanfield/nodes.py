@@ -37,7 +37,8 @@ def nodes(
     kind, d = 2: "equispaced" (spectrally accurate for smooth f), "quantile" (equal masses), "graded" (log-tan grid:
          dense at the two points perpendicular to `axis`, down to distance e^{-depth});
          d = 3: "gauss" (product Gauss; exact for polynomials of degree ~ sqrt(2n)), "graded" (dense at the great
-         circle perpendicular to `axis`, Gauss on either side of it), "fibonacci", "sobol"; d > 3: "sobol" (scrambled with a fixed seed).
+         circle perpendicular to `axis`, Gauss on either side of it), "fibonacci", "sobol";
+         d > 3: "sobol" (scrambled with a fixed seed).
     generator, pull: with a matrix M and a time s, the nodes of "gauss" are pulled back by e^{-sM}, so that the flow
          of e^{tM} spreads them best at t = s; the Jacobian goes into the masses.
     n is met exactly on the circle, by fibonacci and by sobol; a product rule takes the nearest size it has.
