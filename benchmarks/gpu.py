@@ -170,6 +170,9 @@ def circle(n: int, beta: float, repeats: int) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="fewer sizes and repeats")
+    parser.add_argument(
+        "--circle", action=argparse.BooleanOptionalAction, default=True, help="the circle at n = 1e8"
+    )
     parser.add_argument("--out", type=Path, help="where the JSON goes")
     options = parser.parse_args()
     if not gpu_available():
@@ -198,7 +201,7 @@ def main() -> None:
         result["rows"].append(compare(large if d < 64 else large // 2, d, 8.0, 3, ("gpu_float64",), peers=False))
     for systems in (2048, 262144):
         result["batches"].append(batch(systems, 32, repeats))
-    for beta in (1.0, 64.0, 256.0):
+    for beta in (1.0, 64.0, 256.0) if options.circle else ():
         result["circle"].append(circle(huge, beta, 2))
     out = options.out or Path(__file__).parent / "results" / f"gpu-{card.lower().replace(' ', '-')}.json"
     out.parent.mkdir(parents=True, exist_ok=True)

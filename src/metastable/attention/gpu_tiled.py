@@ -137,7 +137,10 @@ class _PlainProducts:
 
 
 class _HalfProducts:
-    """Products of float16 pairs on tensor cores: [hi, hi, lo] against [hi, lo, hi], accumulated in float32."""
+    """Products of float16 pairs on tensor cores: [lo, hi, hi] against [hi, lo, hi], accumulated in float32.
+
+    The small terms come first: tensor cores truncate to the size that the sum has by then.
+    """
 
     def __init__(self, queries: Tensor, keys: Tensor, values: Tensor, frame: Frame) -> None:
         centre, value_centre = frame.centres(keys.shape[1])
@@ -148,7 +151,7 @@ class _HalfProducts:
         if not frame.same:
             v_hi, v_lo, self.value_unit = split(values, value_centre, frame.value_radius, self.value_width)
         self.scale = (frame.numbers[SCALE] * (q_unit * k_unit)).to(torch.float32)
-        self.q = torch.cat([q_hi, q_hi, q_lo], dim=1)
+        self.q = torch.cat([q_lo, q_hi, q_hi], dim=1)
         self.k = torch.cat([k_hi, k_lo, k_hi], dim=1)
         self.v_hi = v_hi
         # Per tile of keys the rows [lo; hi], to stand against the weights [hi | lo].
