@@ -29,9 +29,13 @@ from metastable.weights import AttentionWeights
 
 EFFECTIVE = 10.0
 """Below this many tokens per attention window n tokens do not emulate the mean field (T0.3)."""
+REACTION = 0.1
+"""Largest |log| of the ratio of the two Picard iterations, the estimate of what the curve still misses."""
 CORRECTION = 0.2
 """Largest |log(prediction/zero-temperature distance)| that counts as a first-order correction; beyond it the second
 order, which the prediction does not know, was seen to reach 15%."""
+LARGE = 0.5
+"""The same where a second iteration vouches for the first."""
 WINDOW = 1.0
 """Fewest tokens per attention window near the separatrix, where they thin out like e^{-k g_out t} (N4)."""
 FLIPS = 3.65
@@ -132,8 +136,11 @@ class Forecast:
         prediction = self._prediction
         i = 0
         while prediction.times[i] < last:
-            value, bare = prediction.values[i], prediction.bare[i]
-            if min(value, bare) <= max(grain, 1e-8) or abs(math.log(value / bare)) > CORRECTION:
+            value, first, bare = prediction.values[i], prediction.first[i], prediction.bare[i]
+            if min(value, bare) <= max(grain, 1e-8):
+                return prediction.times[max(i - 1, 0)]
+            wrong = abs(math.log(value / first)) > REACTION if prediction.whole else False
+            if wrong or abs(math.log(first / bare)) > (LARGE if prediction.whole else CORRECTION):
                 return prediction.times[max(i - 1, 0)]
             i += 1
             if i == len(prediction.times):

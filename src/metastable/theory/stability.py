@@ -22,6 +22,9 @@ from metastable.sphere import geodesic_distance, normalize, project_tangent, uni
 from metastable.theory.laplace import cap_bound
 from metastable.weights import AttentionWeights
 
+HOPELESS = 1e12
+"""Bounds stop growing here, long after they have said their last word."""
+
 
 def jacobian(w: AttentionWeights, points: Any) -> Float[Tensor, "n d d"]:
     """J(x) = P(M - <x,Mx> I)P/r - v_0(x)(P BB^T x)^T/r^2, the derivative of v_0(x) = P_x Mx/r, r = |B^T x| (S2)."""
@@ -105,10 +108,11 @@ def accumulated_bound(times: Any, defects: Any, L0: float, upper: bool = False) 
         h = t[i] - t[i - 1]
         z = L0 * h
         # Exact integrals of e^{L0 (h-s)} against 1 and s/h; their series where e^z - 1 would cancel.
-        whole = h * (math.expm1(z) / z if z > 1e-8 else 1 + z / 2)
-        late = h * ((math.expm1(z) - z) / z**2 if z > 1e-4 else 0.5 + z / 6)
+        growth = math.expm1(min(z, 700.0))
+        whole = h * (growth / z if z > 1e-8 else 1 + z / 2)
+        late = h * ((growth - z) / z**2 if z > 1e-4 else 0.5 + z / 6)
         forcing = max(eps[i - 1], eps[i]) * whole if upper else eps[i - 1] * (whole - late) + eps[i] * late
-        bound[i] = math.exp(z) * bound[i - 1] + forcing
+        bound[i] = min(HOPELESS, math.exp(min(z, 700.0)) * bound[i - 1] + forcing)
     return torch.from_numpy(bound)
 
 
