@@ -6,16 +6,19 @@ import os
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path as FilePath
 
 import joblib
+import numba
+import torch
 
 from metastable.errors import InvalidInput
 from metastable.papers.claim import Claim, Finding, Setting, Verdict
 from metastable.papers.progress import bar
-from metastable.papers.store import ClaimStore
+from metastable.papers.store import ClaimStore, claim_key
 
 
 @dataclass(frozen=True)
@@ -128,22 +131,28 @@ def _findings(
             yield _run(claim, setting, folder)
         return
     with joblib.parallel_config("loky", n_jobs=min(jobs, len(claims)), inner_max_num_threads=1):
-        tasks = (joblib.delayed(_run_alone)(claim, setting, folder) for claim in claims)
+        tasks = (joblib.delayed(_run)(claim, setting, folder) for claim in claims)
         yield from joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="all")(tasks)
 
 
-def _run_alone(claim: Claim, setting: Setting, folder: FilePath | None) -> tuple[str, Finding, float]:
-    """In a process of its own: one thread for torch too, so that `jobs` processes use `jobs` cores."""
-    import torch
-
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """One thread for torch and numba inside the block: claims are what runs in parallel, their arrays are small."""
+    before = torch.get_num_threads(), numba.get_num_threads()
     torch.set_num_threads(1)
-    return _run(claim, setting, folder)
+    numba.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before[0])
+        numba.set_num_threads(before[1])
 
 
 def _run(claim: Claim, setting: Setting, folder: FilePath | None) -> tuple[str, Finding, float]:
     begin = time.perf_counter()
+    key = claim_key(claim, setting)  # before the experiment: it describes the code that runs
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _one_thread():
             warnings.simplefilter("ignore")
             finding = claim.experiment(setting)
     except Exception as error:
@@ -151,5 +160,5 @@ def _run(claim: Claim, setting: Setting, folder: FilePath | None) -> tuple[str, 
         return claim.name, Finding(float("nan"), inconclusive=sentence), time.perf_counter() - begin
     seconds = time.perf_counter() - begin
     if folder is not None:
-        ClaimStore(folder).write(claim, setting, finding, seconds)
+        ClaimStore(folder).write(claim, setting, finding, seconds, key)
     return claim.name, finding, seconds

@@ -63,9 +63,8 @@ class ClaimStore:
         except (OSError, ValueError, KeyError, TypeError):
             return None  # nothing there, or a file that another program wrote: the claim is computed again
 
-    def write(self, claim: Claim, setting: Setting, finding: Finding, seconds: float) -> None:
-        """Store a finding; the JSON goes last, so that its presence says that both files are whole."""
-        key = claim_key(claim, setting)
+    def write(self, claim: Claim, setting: Setting, finding: Finding, seconds: float, key: str) -> None:
+        """Store a finding under its `claim_key`; the JSON goes last: where it is, both files are whole."""
         temporary = self._npz(claim).with_suffix(f".{os.getpid()}.part")
         with open(temporary, "wb") as file:
             np.savez_compressed(file, __key__=np.array(key), **dict(finding.curves))  # type: ignore[arg-type]

@@ -128,19 +128,18 @@ def exit_figure(finding: Finding) -> Lines:
 
 
 def departure_experiment(setting: Setting) -> Finding:
-    """Mean field of G(0.5): time at which W2 has left its floor, against beta."""
+    """Mean field of G(0.5): time at which W2 is half-way to the terminal law, against beta."""
     w = sheared(0.5)
     s = spectrum(w)
     expected = s.delta / s.g_out
-    betas = np.array(setting.choose((64.0, 96.0), (64.0, 96.0, 128.0, 160.0)))
+    betas = np.array(setting.choose((36.0, 52.0), (40.0, 60.0, 80.0, 100.0)))
     curves: dict[str, np.ndarray] = {"beta": betas}
     times_out = []
     for beta in betas:
-        times = np.linspace(0, 1.05 * expected * beta + 4, 121)
+        times = np.linspace(0, expected * beta + 2, 81)
         w2 = distance_curve(w, beta, Uniform(2), times)
         after = int(np.argmin(w2))
-        level = 0.5 * (w2[after] + TERMINAL_W2)
-        times_out.append(first_crossing(times[after:], w2[after:], level))
+        times_out.append(first_crossing(times[after:], w2[after:], TERMINAL_W2 / 2))
         curves |= {f"t {beta:g}": times, f"W2 {beta:g}": w2}
     predicted = expected * betas
     curves |= {"out": np.array(times_out), "predicted": predicted}
