@@ -61,7 +61,7 @@ def heads_map(rows: Sequence[Sequence[float]], title: str, signed: bool = False,
     left, head = 26, 16
     size = max(7, min(cell, 460 // columns))
     parts = [_open(max(left + columns * size + 4, 330), head + len(rows) * size + 20, f"{title} by layer and head")]
-    parts.append(f'<text x="{left}" y="11" class="label">{escape(title)} (largest {top:.3g})</text>')
+    parts.append(f'<text x="{left}" y="11" class="label">{escape(title)}</text>')
     for l, row in enumerate(rows):
         y = head + l * size
         parts.append(f'<text x="{left - 5}" y="{y + size * 0.7:.1f}" text-anchor="end" class="tick">{l}</text>')
@@ -73,7 +73,7 @@ def heads_map(rows: Sequence[Sequence[float]], title: str, signed: bool = False,
                 f'fill-opacity="{0.06 + 0.94 * share:.3f}"><title>layer {l}, head {h}: {value:.4g}</title></rect>'
             )
     parts.append(
-        f'<text x="{left}" y="{head + len(rows) * size + 13}" class="tick">heads; rows are layers</text></svg>'
+        f'<text x="{left}" y="{head + len(rows) * size + 13}" class="tick">heads across, layers down; darkest {top:.3g}</text></svg>'
     )
     return "".join(parts)
 

@@ -29,6 +29,7 @@ SETTLED = 1e-7
 EARLY_RATIO = 3.0
 """Re lambda(M0) / Re lambda(sum A) above which the early phase is forecast: a rule of thumb, not a theorem."""
 PASSES = 0.25
+"""Peak energy in the space of M0, and at least twice that of re-matched heads, that counts as passing through it."""
 ENDS = 0.95
 
 
@@ -133,7 +134,8 @@ def _loop(layer: Layer, weights: WeightAudit, start: Tensor, steps: int) -> Loop
     forecast_early = ratio >= EARLY_RATIO
     times = _log_times(len(path))
     antipodal = len(groups) == 2 and float((points @ points.T).min()) < -0.9
-    passed, ended = max(early) >= PASSES, terminal[-1] >= ENDS
+    passed = max(early) >= max(PASSES, 2 * max(early_rolled))
+    ended = terminal[-1] >= ENDS
     return LoopAudit(
         layer=layer.index,
         ratio=ratio,

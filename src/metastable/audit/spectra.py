@@ -18,7 +18,12 @@ from torch import Tensor
 from metastable.encoders import Layer
 
 DOMINANT = 10
-"""Dimension of the dominant spaces that layers are compared by."""
+"""Largest dimension of the dominant spaces that layers are compared by."""
+
+
+def dominant_dimension(d: int) -> int:
+    """10 for d >= 320 (the size of real encoders), d/32 below, at least 2: so that chance stays near 3%."""
+    return max(2, min(DOMINANT, d // 32))
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,15 +159,16 @@ class Factors:
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Eigenvalues of a d x d matrix by falling real part, and the space of the first `DOMINANT` of them."""
+    """Eigenvalues of a d x d matrix by falling real part, and the space of the first few of them."""
 
     eigenvalues: Complex[Tensor, "d"]
     space: Float[Tensor, "d k"]
     """Orthonormal; a complex pair is never split, so k can be one less than asked for."""
 
     @classmethod
-    def of(cls, matrix: Float[Tensor, "d d"], k: int = DOMINANT) -> Spectrum:
-        """The spectrum of a dense matrix."""
+    def of(cls, matrix: Float[Tensor, "d d"], k: int | None = None) -> Spectrum:
+        """The spectrum of a dense matrix, and its dominant space of dimension k (by default from d)."""
+        k = dominant_dimension(len(matrix)) if k is None else k
         values, vectors = torch.linalg.eig(matrix)
         order = values.real.argsort(descending=True, stable=True)
         columns: list[Tensor] = []

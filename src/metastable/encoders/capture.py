@@ -46,10 +46,10 @@ def recorded(modules: Iterable[nn.Module]) -> Iterator[Recording]:
     handles = []
 
     def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        recording._inputs[id(module)].append(_first_tensor(args, kwargs).detach())
+        recording._inputs[id(module)].append(_first_tensor(args, kwargs).detach().cpu())
 
     def after(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        recording._outputs[id(module)].append((output if isinstance(output, Tensor) else output[0]).detach())
+        recording._outputs[id(module)].append((output if isinstance(output, Tensor) else output[0]).detach().cpu())
 
     for module in {id(m): m for m in modules}.values():
         handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
@@ -89,7 +89,7 @@ def _between(site: Site, closure: Closure) -> list[Any]:
 
     def leave(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
         context = _close(site.layer, single(held[0]), closure)
-        return (context[None].to(args[0].dtype), *args[1:])
+        return (context[None].to(args[0]), *args[1:])
 
     return [
         site.entry.register_forward_pre_hook(enter, with_kwargs=True),
@@ -102,7 +102,7 @@ def _whole(site: Site, closure: Closure) -> list[Any]:
         x = _first_tensor(args, kwargs)
         context = _close(site.layer, single(x), closure)
         raw = site.layer.raw
-        update = (context @ raw.output.T + raw.output_bias).to(x.dtype)
+        update = (context @ raw.output.T + raw.output_bias).to(x)
         return (update.reshape(x.shape), None)
 
     return [site.exit.register_forward_hook(leave, with_kwargs=True)]
@@ -110,7 +110,7 @@ def _whole(site: Site, closure: Closure) -> list[Any]:
 
 def _close(layer: Layer, x: Tensor, closure: Closure) -> Tensor:
     raw, h = layer.raw, len(layer.heads)
-    x = x.double()
+    x = x.double().cpu()
 
     def split(weight: Tensor, bias: Tensor, factor: float) -> Tensor:
         return (factor * (x @ weight.T + bias)).reshape(x.shape[0], h, -1).transpose(0, 1)
@@ -137,6 +137,9 @@ def _first_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
 
 
 def forward(model: nn.Module, inputs: dict[str, Any] | Tensor, **options: Any) -> Any:
-    """One run of the model without gradients."""
+    """One run of the model without gradients, on the device where it lives."""
+    device = next(model.parameters()).device
     with torch.no_grad():
-        return model(inputs) if isinstance(inputs, Tensor) else model(**inputs, **options)
+        if isinstance(inputs, Tensor):
+            return model(inputs.to(device))
+        return model(**{name: value.to(device) for name, value in inputs.items()}, **options)

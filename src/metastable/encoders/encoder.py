@@ -88,7 +88,7 @@ class Encoder:
                 with replaced_attention(self.sites, closure):
                     output = forward(self.model, item)
             last = output if isinstance(output, Tensor) else output.last_hidden_state
-            last = single(last).double()
+            last = single(last).double().cpu()
             pooled = last[0] if self.pooling == "cls" else last.mean(dim=0)
             rows.append(pooled / torch.linalg.vector_norm(pooled).clamp_min(1e-300))
         return torch.stack(rows)

@@ -72,7 +72,7 @@ def _ask_for_attention(item: dict[str, Any] | Tensor) -> dict[str, Any]:
 def _own_attention(site: Site, output: Any, x: Tensor, l: int) -> Tensor:
     if site.whole:
         attention: Any = site.entry
-        batch = x[None] if attention.batch_first else x[:, None]
+        batch = (x[None] if attention.batch_first else x[:, None]).to(next(attention.parameters()).device)
         with torch.no_grad():
             _, own = attention(batch, batch, batch, need_weights=True, average_attn_weights=False)
         return own[0].double().cpu()
