@@ -1,6 +1,6 @@
 """How fast is attention on this GPU, against torch's own kernels on the same card in the same run?
 
-    python benchmarks/gpu.py [--quick] [--out benchmarks/results/gpu-<card>.json]
+    python benchmarks/gpu.py [--quick] [--out FOLDER]
 
 Peers: FlashAttention in bfloat16 and memory-efficient attention in float32, both through
 `torch.nn.functional.scaled_dot_product_attention` with one head. Times are medians of device events, methods
@@ -28,6 +28,7 @@ from metastable.attention.dense import attend_dense
 from metastable.attention.gpu import GPU_KERNELS, attend_batch, gpu_available
 from metastable.attention.triton_jit import jit, tl
 from metastable.attention.triton_small import exp2_special
+from metastable.errors import NotDefined
 
 
 def unit(n: int, d: int, generator: torch.Generator) -> Tensor:
@@ -173,10 +174,10 @@ def main() -> None:
     parser.add_argument(
         "--circle", action=argparse.BooleanOptionalAction, default=True, help="the circle at n = 1e8"
     )
-    parser.add_argument("--out", type=Path, help="where the JSON goes")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder of the JSON")
     options = parser.parse_args()
     if not gpu_available():
-        raise SystemExit("benchmarks/gpu.py needs a CUDA device and Triton, and found none.")
+        raise NotDefined("the GPU benchmark needs a CUDA device and Triton, and found none")
     card = torch.cuda.get_device_name()
     repeats = 3 if options.quick else 5
     small, large, huge = (131072, 16384, 10_000_000) if options.quick else (262144, 65536, 100_000_000)
@@ -203,8 +204,8 @@ def main() -> None:
         result["batches"].append(batch(systems, 32, repeats))
     for beta in (1.0, 64.0, 256.0) if options.circle else ():
         result["circle"].append(circle(huge, beta, 2))
-    out = options.out or Path(__file__).parent / "results" / f"gpu-{card.lower().replace(' ', '-')}.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    out = options.out / f"gpu-{card.lower().replace(' ', '-')}.json"
     out.write_text(json.dumps(result, indent=1) + "\n")
     print(f"wrote {out.name}")
 

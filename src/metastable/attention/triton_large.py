@@ -1,4 +1,4 @@
-"""Fused attention on tensor cores at float32 accuracy for 8 < d <= 256: float16 pairs, online softmax.
+"""Fused attention on tensor cores at float32 accuracy for 8 < d <= 128: float16 pairs, online softmax.
 
 Scores and values are products of float16 pairs (`half_split`), three tensor-core products each. The softmax runs
 online over blocks of keys with the running maximum of every row, so every beta is safe. Each block's value product
@@ -17,8 +17,8 @@ from metastable.attention.gpu_frame import Frame
 from metastable.attention.half_split import split
 from metastable.attention.triton_jit import blocks, jit, tl
 
-LARGEST_D = 256
-BLOCKS = {16: (128, 64, 3), 32: (128, 64, 3), 64: (128, 64, 3), 128: (128, 64, 3), 256: (128, 32, 1)}
+LARGEST_D = 128
+BLOCKS = {16: (128, 64, 3), 32: (128, 64, 3), 64: (128, 64, 3), 128: (128, 64, 3)}
 """(rows, keys, pipeline stages) of a program by padded dimension, measured on an H200."""
 
 
@@ -198,7 +198,7 @@ def merge_kernel(
 def attend_large(
     queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, frame: Frame
 ) -> tuple[Tensor, Tensor]:
-    """(mean, log Z) for d, d_v <= 256 on CUDA at float32 accuracy, in the queries' dtype."""
+    """(mean, log Z) for d, d_v <= 128 on CUDA at float32 accuracy, in the queries' dtype."""
     (n_q, d), n_k, d_v, device = queries.shape, len(keys), values.shape[1], queries.device
     width = max(16, 1 << (max(d, d_v) - 1).bit_length())
     block_rows, block_keys, stages = BLOCKS[width]
