@@ -72,8 +72,9 @@ def heads_map(rows: Sequence[Sequence[float]], title: str, signed: bool = False,
                 f'<rect x="{left + h * size}" y="{y}" width="{size - 1}" height="{size - 1}" fill="{colour}" '
                 f'fill-opacity="{0.06 + 0.94 * share:.3f}"><title>layer {l}, head {h}: {value:.4g}</title></rect>'
             )
+    below = head + len(rows) * size + 13
     parts.append(
-        f'<text x="{left}" y="{head + len(rows) * size + 13}" class="tick">heads across, layers down; darkest {top:.3g}</text></svg>'
+        f'<text x="{left}" y="{below}" class="tick">heads across, layers down; darkest {top:.3g}</text></svg>'
     )
     return "".join(parts)
 

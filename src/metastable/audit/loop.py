@@ -29,7 +29,7 @@ SETTLED = 1e-7
 EARLY_RATIO = 3.0
 """Re lambda(M0) / Re lambda(sum A) above which the early phase is forecast: a rule of thumb, not a theorem."""
 PASSES = 0.25
-"""Peak energy in the space of M0, and at least twice that of re-matched heads, that counts as passing through it."""
+"""Peak energy in the space of M0 that counts as passing through it, if it is twice that of re-matched heads."""
 ENDS = 0.95
 
 
@@ -57,6 +57,8 @@ class LoopAudit:
     clusters: int
     antipodal: bool
     """Whether the tokens end as two opposite clusters."""
+    passed_early: bool
+    """Whether they passed through the space of M0: a quarter of the energy, and twice that of re-matched heads."""
     early_holds: bool
     """Whether the forecast of the early phase (passes through, or does not) was right."""
     terminal_holds: bool
@@ -150,6 +152,7 @@ def _loop(layer: Layer, weights: WeightAudit, start: Tensor, steps: int) -> Loop
         chance=values.shape[1] / layer.norm.d_eff,
         clusters=len(groups),
         antipodal=antipodal,
+        passed_early=passed,
         early_holds=passed == forecast_early,
         terminal_holds=ended,
         outcome=_outcome(passed, ended, early[-1] >= ENDS, settled),

@@ -40,9 +40,7 @@ class AuditSeries:
                 sum(h.trace_rank >= 1 for h in r.weights.heads)
             ),
             "looped layers that end in sum A": lambda r: float(sum(p.terminal_holds for p in r.loops)),
-            "looped layers with an early phase": lambda r: float(
-                sum(p.early_holds == p.forecast_early for p in r.loops)
-            ),
+            "looped layers with an early phase": lambda r: float(sum(p.passed_early for p in r.loops)),
             "early-phase forecasts that are right": lambda r: float(sum(p.early_holds for p in r.loops)),
         }
         if all(r.text is not None for r in self.reports):
