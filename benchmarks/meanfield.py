@@ -1,7 +1,7 @@
 """How many tokens does it take to see the mean field? Deterministic nodes against iid tokens.
 
 Error: root mean square distance between the flow map of the tokens and the exact one, at probes without mass that
-are spread by rho_0. It bounds W2(computed rho_t, rho_t) for nodes; for iid tokens it leaves out their sampling error,
+are spread by rho_0. It bounds W2(computed rho_t, rho_t) for nodes; for iid tokens it leaves out the sampling error,
 so the comparison favours them. Sizes of iid tokens beyond what was run are extrapolated with the fitted C n^{-1/2},
 CPU times with n^2; the table marks them with ~.
 

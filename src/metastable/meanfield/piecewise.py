@@ -22,7 +22,7 @@ P = 16
 TWO_PI = 2 * math.pi
 
 LOBATTO: Array = np.asarray(-np.cos(np.arange(P + 1) * (math.pi / P)), dtype=np.float64)
-_TO_COEFFICIENTS: Array = np.linalg.inv(chebyshev.chebvander(LOBATTO, P))
+_TO_COEFFICIENTS: Array = np.asarray(np.linalg.inv(chebyshev.chebvander(LOBATTO, P)), dtype=np.float64)
 GAUSS, GAUSS_WEIGHTS = legendre.leggauss(P)
 _DERIVATIVE_AT_GAUSS: Array = (
     chebyshev.chebvander(GAUSS, P - 1) @ chebyshev.chebder(np.eye(P + 1)) @ _TO_COEFFICIENTS
@@ -64,11 +64,15 @@ class Piecewise:
     def quadrature(self) -> tuple[Array, Array]:
         """Gauss nodes (K, P) and the increments F'(theta) d theta they stand for; a cell's sum is exact."""
         nodes = self.edges[:-1, None] + self.width[:, None] * (GAUSS + 1) / 2
-        return nodes, (self.values @ _DERIVATIVE_AT_GAUSS.T) * GAUSS_WEIGHTS
+        return nodes, self._derivative() * GAUSS_WEIGHTS
 
     def slope(self) -> Array:
         """F'(theta) at the Gauss nodes, (K, P)."""
-        return (self.values @ _DERIVATIVE_AT_GAUSS.T) * 2 / self.width[:, None]
+        return self._derivative() * 2 / self.width[:, None]
+
+    def _derivative(self) -> Array:
+        # Relative to the first value: a constant of order one would leave its rounding in a small increment.
+        return (self.values - self.values[:, :1]) @ _DERIVATIVE_AT_GAUSS.T
 
     def antiderivative(self) -> Piecewise:
         """The integral from edges[0], whose winding is the integral over the circle."""
