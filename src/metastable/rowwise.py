@@ -61,6 +61,24 @@ def project_tangent(points: Float[Tensor, "n d"], vectors: Float[Tensor, "n d"])
     return out
 
 
+def project_applied(
+    points: Float[Tensor, "n d"],
+    carried: Float[Tensor, "n v"],
+    matrix: Float[Tensor, "v d"] | None,
+    out: Float[Tensor, "n d"] | None = None,
+) -> Float[Tensor, "n d"]:
+    """P_x (a A) of every row a of `carried` (A = I if None), written to `out` if that is given."""
+    if not (fusible(points, carried) and (out is None or out.is_contiguous())):
+        moved = project_tangent(points, carried if matrix is None else carried @ matrix)
+        return moved if out is None else out.copy_(moved)
+    result = torch.empty_like(points) if out is None else out
+    if matrix is None:
+        _project_tangent(points.numpy(), carried.numpy(), result.numpy())
+    else:
+        _project_applied(points.numpy(), carried.numpy(), np.ascontiguousarray(matrix.numpy()), result.numpy())
+    return result
+
+
 def combine(
     points: Float[Tensor, "n d"], stages: Float[Tensor, "s n d"], weights: Float[Tensor, "s"], unit: bool
 ) -> Float[Tensor, "n d"]:
@@ -121,6 +139,20 @@ def _project_tangent(x, v, out):  # type: ignore[no-untyped-def]
             inner += x[i, a] * v[i, a]
         for a in range(x.shape[1]):
             out[i, a] = v[i, a] - inner * x[i, a]
+
+
+@_fused
+def _project_applied(x, carried, matrix, out):  # type: ignore[no-untyped-def]
+    for i in numba.prange(x.shape[0]):
+        inner = x[i, 0] * 0
+        for b in range(x.shape[1]):
+            total = carried[i, 0] * matrix[0, b]
+            for a in range(1, carried.shape[1]):
+                total += carried[i, a] * matrix[a, b]
+            out[i, b] = total
+            inner += total * x[i, b]
+        for b in range(x.shape[1]):
+            out[i, b] -= inner * x[i, b]
 
 
 @_fused

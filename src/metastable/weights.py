@@ -150,7 +150,12 @@ class AttentionWeights:
 
     def emitted(self, attended: Tensor) -> Tensor:
         """V m from the attended mean of `carried`: m V^T, or m O^T for factors."""
-        return rowwise.apply(attended, (self.value if self.output is None else self.output).T)
+        return rowwise.apply(attended, self.emission)
+
+    @property
+    def emission(self) -> Float[Tensor, "v d"]:
+        """The matrix of `emitted` for rows: V^T, or O^T for factors."""
+        return (self.value if self.output is None else self.output).T
 
     def B_transpose(self, points: Tensor) -> Tensor:
         """Rows B^T x_i: X B."""

@@ -4,23 +4,42 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable import rowwise
 from metastable.errors import InvalidInput, NoEnergy
-from metastable.sphere import normalize, project_tangent
+from metastable.sphere import normalize
 from metastable.weights import AttentionWeights, Schedule
 
 
-class Drift(NamedTuple):
-    """The ambient velocity before the tangent projection, and how fast the flow can change."""
+@dataclass(frozen=True, eq=False)
+class Drift:
+    """The ambient velocity F_i = A a_i before the tangent projection, and how fast the flow can change.
 
-    vector: Float[Tensor, "n d"]
-    rate: float
-    """Estimate of the Lipschitz constant of the field (1/time): the integrators keep step * rate bounded."""
+    The factors stay apart, so that the matrix and the projection are one pass over the tokens; `measure_rate` is
+    called only where a step is chosen.
+    """
+
+    carried: Float[Tensor, "n v"]
+    measure_rate: Callable[[], float]
+    matrix: Float[Tensor, "v d"] | None = None
+    """A^T, if the velocity is not `carried` itself."""
+
+    @property
+    def vector(self) -> Float[Tensor, "n d"]:
+        """F, multiplied out."""
+        return self.carried if self.matrix is None else rowwise.apply(self.carried, self.matrix)
+
+    @property
+    def rate(self) -> float:
+        """Estimate of the Lipschitz constant of the field (1/time): the integrators keep step * rate bounded."""
+        return self.measure_rate()
 
 
 class Flow(ABC):
@@ -51,14 +70,26 @@ class Flow(ABC):
         return self.evaluate(t, points, mass).vector
 
     def evaluate(
-        self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], *, unit: bool = False
+        self,
+        t: float,
+        points: Float[Tensor, "n d"],
+        mass: Float[Tensor, "n"],
+        *,
+        unit: bool = False,
+        out: Float[Tensor, "n d"] | None = None,
     ) -> Drift:
-        """The velocity together with the rate that bounds the step; `unit` says that |x| = 1 already."""
+        """The velocity together with the rate that bounds the step.
+
+        unit: |x| = 1 already. out: memory for the velocity.
+        """
         if not self.spherical:
-            return self.drift(t, points, mass)
-        x = points if unit else normalize(points)
-        vector, rate = self.drift(t, x, mass)
-        return Drift(project_tangent(x, vector), rate)
+            drift = self.drift(t, points, mass)
+            velocity = drift.vector if out is None else out.copy_(drift.vector)
+        else:
+            x = points if unit else normalize(points)
+            drift = self.drift(t, x, mass)
+            velocity = rowwise.project_applied(x, drift.carried, drift.matrix, out)
+        return Drift(velocity, drift.measure_rate)
 
     def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
         """The functional that the flow increases (or decreases) along every path, where one exists."""

@@ -21,4 +21,4 @@ class Hardmax(WeightedFlow):
         """V y_i before the projection."""
         w = self.weights_at(t, points)
         mean, _ = hardmax(w.queries(points), w.keys(points), w.carried(points), mass)
-        return Drift(w.emitted(mean), 2 * self.weights_at(t).V_norm)
+        return Drift(mean, lambda: 2 * self.weights_at(t).V_norm, w.emission)

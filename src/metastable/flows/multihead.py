@@ -56,11 +56,11 @@ class MultiHead(Flow):
 
     def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
         """sum_h F^h before the projection."""
-        vector, rate = self.heads[0].drift(t, points, mass)
-        for head in self.heads[1:]:
-            other, other_rate = head.drift(t, points, mass)
-            vector, rate = vector + other, rate + other_rate
-        return Drift(self.factor * vector, self.factor * rate)
+        drifts = [head.drift(t, points, mass) for head in self.heads]
+        vector = drifts[0].vector
+        for drift in drifts[1:]:
+            vector = vector + drift.vector
+        return Drift(self.factor * vector, lambda: self.factor * sum(drift.rate for drift in drifts))
 
     def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
         """E = sum_h c_h E_h for unnormalised heads with V_h = c_h B_h, B_h symmetric [arXiv:2605.04279].

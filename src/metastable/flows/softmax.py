@@ -70,7 +70,7 @@ class SelfAttention(WeightedFlow):
     def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
         """V m_i before the projection."""
         attended, w = self.attention(t, points, mass)
-        return Drift(w.emitted(attended.mean), self.rate(t, attended.mean, mass))
+        return Drift(attended.mean, lambda: self.rate(t, attended.mean, mass), w.emission)
 
     def rate(self, t: float, mean: Tensor, mass: Tensor) -> float:
         """|V| (2 + beta |B| E[1 - |m|^2]): the field's Lipschitz constant on the mass average.

@@ -59,8 +59,11 @@ class UnnormalizedAttention(WeightedFlow):
             w.queries(points), keys, w.carried(points), mass, self.beta, kernel=self.kernel, rtol=self.rtol
         )
         partition = torch.exp(attended.log_partition - self.log_scale)
-        rate = w.V_norm * float(mass @ partition) * (2 + self.beta * w.B_norm)
-        return Drift(w.emitted(attended.mean * partition[:, None]), rate)
+
+        def rate() -> float:
+            return w.V_norm * float(mass @ partition) * (2 + self.beta * w.B_norm)
+
+        return Drift(attended.mean * partition[:, None], rate, w.emission)
 
     def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
         """E = (1/2 beta) sum m_i m_j e^{beta <x_i, B x_j>}; the flow is c grad E if V = c B = c B^T."""

@@ -34,7 +34,7 @@ class ZeroTemperature(WeightedFlow):
         w = self.weights_at(t, points)
         direction = w.B_transpose(points)
         direction = direction / torch.linalg.vector_norm(direction, dim=1, keepdim=True)
-        return Drift(w.apply_V(direction), 2 * self.weights_at(t).V_norm)
+        return Drift(w.carried(direction), lambda: 2 * self.weights_at(t).V_norm, w.emission)
 
     def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
         """R = sum_i m_i <x_i, M x_i> for symmetric M: dR/dt = 2 sum_i m_i |P M x_i|^2/|B^T x_i| >= 0 (Z3)."""

@@ -44,7 +44,8 @@ class Adaptive:
 
     def begin(self, problem: Problem, state: State) -> State:
         """Evaluate the field; choose a first step from its size (HNW II.4) when none is known."""
-        slope, rate = problem.velocity(state.t, state.points)
+        drift = problem.velocity(state.t, state.points)
+        slope, rate = drift.carried, drift.rate
         if not bool(torch.isfinite(slope).all()):
             raise SolveError(f"the velocity is not finite at t = {state.t:.6g}")
         step = state.step
@@ -72,9 +73,9 @@ class Adaptive:
                 )
             for stage in range(1, 6):
                 shifted = problem.combine(x, stages[:stage], h * self._A[stage][:stage])
-                stages[stage] = problem.velocity(state.t + self._C[stage] * h, shifted).vector
+                problem.velocity(state.t + self._C[stage] * h, shifted, out=stages[stage])
             points = problem.combine(x, stages[:6], h * self._B)
-            stages[6], rate = problem.velocity(t, points)
+            last = problem.velocity(t, points, out=stages[6])
             error = self._error(problem, x, points, stages, h * self._E)
             if error <= 1.0:
                 break
@@ -90,7 +91,7 @@ class Adaptive:
             t=t,
             points=points,
             slope=stages[6].clone(),
-            rate=rate,
+            rate=last.rate,
             step=proposal,
             last_error=max(error, 1e-4),
             accepted=state.accepted + 1,

@@ -15,8 +15,7 @@ class Euler:
 
     def begin(self, problem: Problem, state: State) -> State:
         """Evaluate the field at the start."""
-        slope, rate = problem.velocity(state.t, state.points)
-        return replace(state, slope=slope, rate=rate)
+        return replace(state, slope=problem.velocity(state.t, state.points).vector)
 
     def advance(self, problem: Problem, state: State, limit: float) -> Step:
         """One step of the fixed size."""
@@ -24,6 +23,6 @@ class Euler:
         t = next_time(state.t, problem.step, limit)
         points = problem.retract(state.points + (t - state.t) * state.slope)
         require_finite(points, t, self.name)
-        slope, rate = problem.velocity(t, points)
-        end = replace(state, t=t, points=points, slope=slope, rate=rate, accepted=state.accepted + 1)
+        slope = problem.velocity(t, points).vector
+        end = replace(state, t=t, points=points, slope=slope, accepted=state.accepted + 1)
         return Step(state, end, cubic_hermite(problem, state, end, slope))

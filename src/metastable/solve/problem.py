@@ -31,10 +31,11 @@ class Problem:
     """End of the stretch on which the field is continuous; at that very time the field is the one before it."""
     evaluations: int = 0
 
-    def velocity(self, t: float, points: Float[Tensor, "n d"]) -> Drift:
+    def velocity(self, t: float, points: Float[Tensor, "n d"], out: Float[Tensor, "n d"] | None = None) -> Drift:
         """The field at time t, at points that `retract` or `combine` returned, and the rate that bounds a step."""
         self.evaluations += 1
-        return self.flow.evaluate(min(t, math.nextafter(self.stretch_end, -math.inf)), points, self.mass, unit=True)
+        time = min(t, math.nextafter(self.stretch_end, -math.inf))
+        return self.flow.evaluate(time, points, self.mass, unit=True, out=out)
 
     def combine(
         self, points: Float[Tensor, "n d"], stages: Float[Tensor, "s n d"], weights: Float[Tensor, "s"]

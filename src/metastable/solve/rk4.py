@@ -19,8 +19,7 @@ class RK4:
 
     def begin(self, problem: Problem, state: State) -> State:
         """Evaluate the field at the start."""
-        slope, rate = problem.velocity(state.t, state.points)
-        return replace(state, slope=slope, rate=rate)
+        return replace(state, slope=problem.velocity(state.t, state.points).vector)
 
     def advance(self, problem: Problem, state: State, limit: float) -> Step:
         """One step of the fixed size."""
@@ -32,6 +31,6 @@ class RK4:
         k4 = problem.velocity(t, problem.retract(x + h * k3)).vector
         points = problem.retract(x + h / 6 * (k1 + 2 * (k2 + k3) + k4))
         require_finite(points, t, self.name)
-        slope, rate = problem.velocity(t, points)
-        end = replace(state, t=t, points=points, slope=slope, rate=rate, accepted=state.accepted + 1)
+        slope = problem.velocity(t, points).vector
+        end = replace(state, t=t, points=points, slope=slope, accepted=state.accepted + 1)
         return Step(state, end, cubic_hermite(problem, state, end, slope))
