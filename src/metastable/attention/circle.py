@@ -73,10 +73,12 @@ def finest_level(sharpest: float, p: int, rtol: float) -> int:
 def _attend_patches(found: KeyCells, z: np.ndarray, sharpest: float, rtol: float) -> tuple[Any, Any, float]:
     n = len(z)
     width = math.sqrt(2.0 * (10.0 - math.log(rtol)) / max(sharpest, 1e-3))
-    level = math.ceil(math.log2(max(sharpest * min(width, 1.0), 1.0)))
+    level = math.ceil(math.log2(max(sharpest * min(width, 1.0), 8.0 * math.sqrt(sharpest), 1.0)))
     level = min(max(level, COARSEST), found.finest, 10)
-    count, first = 2**level, 2**level - 2**COARSEST
-    cells = circle_cells(found.finest)
+    # Narrower patches than scanned key cells need lower orders, which pays when there are many queries.
+    finer = min(level + 2, max(level, int(math.log2(max(n, 1) / 1000.0)) if n > 1000 else 0), 10)
+    count, first = 2**finer, 2**finer - 2**COARSEST
+    cells = circle_cells(max(found.finest, finer))
     patch = np.empty(n, dtype=np.int32)
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
@@ -121,7 +123,15 @@ def _attend_patches(found: KeyCells, z: np.ndarray, sharpest: float, rtol: float
     worst: list[float] = [float(errors.max(initial=0.0))]
 
     def evaluate(start: int, stop: int) -> None:
-        patches = cells.centre[first:], cells.half[first:], low, high, orders, coefficients, towards
+        patches = (
+            cells.centre[first:],
+            1.0 / np.sin(cells.half[first : first + count]),
+            low,
+            high,
+            orders,
+            coefficients,
+            towards,
+        )
         error = _evaluate(
             z[start:stop],
             patch[start:stop],
@@ -159,7 +169,7 @@ def _evaluate(
     z: Any,
     patch: Any,
     patch_centre: Any,
-    patch_half: Any,
+    patch_inverse_sine: Any,
     low: Any,
     high: Any,
     orders: Any,
@@ -190,7 +200,7 @@ def _evaluate(
         size = math.sqrt(x * x + y * y)
         s = 0.0
         if size > 0.0:
-            s = (patch_centre[c, 0] * y - patch_centre[c, 1] * x) / (size * math.sin(patch_half[c]))
+            s = (patch_centre[c, 0] * y - patch_centre[c, 1] * x) * patch_inverse_sine[c] / size
         r = 0.0
         if rows > 1:
             r = (2.0 * size - low[c] - high[c]) / (high[c] - low[c])
