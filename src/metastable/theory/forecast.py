@@ -29,12 +29,12 @@ from metastable.weights import AttentionWeights
 
 EFFECTIVE = 10.0
 """Below this many tokens per attention window n tokens do not emulate the mean field (T0.3)."""
-REACTION = 0.1
+REACTION = 0.04
 """Largest |log| of the ratio of the two Picard iterations, the estimate of what the curve still misses."""
 CORRECTION = 0.2
 """Largest |log(prediction/zero-temperature distance)| that counts as a first-order correction; beyond it the second
 order, which the prediction does not know, was seen to reach 15%."""
-LARGE = 0.5
+LARGE = 0.3
 """The same where a second iteration vouches for the first."""
 WINDOW = 1.0
 """Fewest tokens per attention window near the separatrix, where they thin out like e^{-k g_out t} (N4)."""
