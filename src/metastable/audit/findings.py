@@ -92,7 +92,8 @@ def _forecast(text: TextAudit) -> Finding:
     best = max(names, key=mean)
     controls = [v for f in text.forecasts if (v := f.control[best]) is not None]
     control = sum(controls) / len(controls) if controls else None
-    beats = control is not None and all(
+    # Uniform attention has no control of its own: being best, it says that scores add nothing.
+    beats = best == "uniform" or all(
         f.cosine[best] - (f.control[best] or 0.0) > 2 * f.spread[best] for f in text.forecasts
     )
     against = "" if control is None else f", {control:.2f} with other heads' scores"
@@ -101,7 +102,7 @@ def _forecast(text: TextAudit) -> Finding:
     return Finding(
         f"Averaged over layers, what attention adds to a token is forecast best by {names[best]}.",
         f"mean cosine {mean(best):.2f}{against}; {others}; the best in {first} of {len(text.forecasts)} layers",
-        "supported" if (beats or best == "uniform") and 2 * first > len(text.forecasts) else "weak",
+        "supported" if text.texts > 1 and beats and 2 * first > len(text.forecasts) else "weak",
     )
 
 
