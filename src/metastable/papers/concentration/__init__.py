@@ -5,9 +5,10 @@ constants, exponents, exit times, is metastable's estimate and says so.
 """
 
 from metastable.papers.claim import Claim
-from metastable.papers.concentration import cases, curves, floor, terminal, tokens, zero_temperature
+from metastable.papers.concentration import cases, curves, floor, phases, terminal, tokens, zero_temperature
 
 CLAIMS: tuple[Claim, ...] = (
+    *phases.CLAIMS,
     *curves.CLAIMS,
     *zero_temperature.CLAIMS,
     *floor.CLAIMS,

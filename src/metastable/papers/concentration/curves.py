@@ -1,4 +1,4 @@
-"""Claims about whole curves: W2(rho_t, Pi#rho_0) against t for all beta, and the order of the three phases."""
+"""Claims about whole curves: W2(rho_t, Pi#rho_0) against t for all beta, beside tokens and on S^2."""
 
 from __future__ import annotations
 
@@ -11,21 +11,12 @@ from metastable import sphere
 from metastable.meanfield import Skewed, nodes, reference_skew
 from metastable.measure import Measure
 from metastable.papers.claim import Claim, Finding, Setting
-from metastable.papers.concentration.families import (
-    commuting,
-    distance_curve,
-    distances,
-    mean_field,
-    run,
-    sheared,
-    slope,
-)
-from metastable.papers.drawing import Lines, PhaseMap, Portrait, Series
+from metastable.papers.concentration.families import distance_curve, distances, run, sheared, slope
+from metastable.papers.drawing import Lines, Series
 from metastable.theory import distance_to_limit, limit, spectrum
-from metastable.transport import wasserstein
 from metastable.weights import AttentionWeights
 
-THEME = "The curve W2(t) and the phases"
+THEME = "The curve W2(t)"
 ESTIMATE = "metastable's estimate"
 PAPER = "arXiv:2605.10931"
 STABILITY, DECAY = 1.0, 0.5
@@ -109,84 +100,6 @@ def decay_figure(finding: Finding) -> Lines:
         Series(t, finding.curves["zero"], "zero temperature", "dashed"),
     ]
     return Lines("Decay before the floor, G(0.5), skewed data", "time t", "W₂(ρ_t, Π#ρ₀)", series, log_y=True)
-
-
-def phases_experiment(setting: Setting) -> Finding:
-    """Which of rho_0, Pi#rho_0 and the terminal law is nearest, by beta and time; share in the right order."""
-    w, law = commuting(), reference_skew()
-    betas = np.array(setting.choose((8.0, 16.0, 32.0), (8.0, 16.0, 32.0, 64.0, 128.0, 256.0)))
-    times = np.linspace(0, setting.choose(12.0, 18.0), setting.choose(49, 91))
-    top = spectrum(w).V.space[:, 0]
-    phase = np.zeros((len(betas), len(times)), dtype=int)
-    rows = []
-    for i, beta in enumerate(betas):
-        path = mean_field(w, beta, law, times)
-        start, target = path.measure(0), limit(w, path.measure(0))
-        end = path.measure(len(path) - 1)
-        plus = float(end.mass[end.points @ top > 0].sum())
-        terminal = Measure(torch.stack([top, -top]), [plus, 1 - plus])
-        for j in range(len(times)):
-            here = path.measure(j)
-            phase[i, j] = int(np.argmin([float(wasserstein(here, other)) for other in (start, target, terminal)]))
-        changes = np.flatnonzero(np.diff(phase[i]))
-        rows.append({"beta": beta, "phases": " ".join("ICT"[phase[i, j]] for j in [0, *(changes + 1)])})
-    ordered = [_in_order(row) for row in phase]
-    return Finding(float(np.mean(ordered)), curves={"t": times, "beta": betas, "phase": phase}, table=rows)
-
-
-def _in_order(phases: np.ndarray) -> bool:
-    steps = phases[np.concatenate([[True], np.diff(phases) != 0])]
-    return steps.tolist() == [0, 1, 2]
-
-
-def phases_figure(finding: Finding) -> PhaseMap:
-    """The phase diagram."""
-    return PhaseMap(
-        "Nearest phase, V = diag(1, 2), B = diag(3, 1), skewed data",
-        finding.curves["t"],
-        finding.curves["beta"],
-        finding.curves["phase"],
-    )
-
-
-def sphere_weights() -> AttentionWeights:
-    """V = diag(1, 2, 0.5), B = diag(4, 1, 1): M prefers e1, V prefers e2."""
-    return AttentionWeights(V=np.diag([1.0, 2.0, 0.5]), B=np.diag([4.0, 1.0, 1.0]))
-
-
-def portrait_experiment(setting: Setting) -> Finding:
-    """Iid tokens on S^2: the share of the way to E that is reached, then the share to the top of V."""
-    w, beta, n = sphere_weights(), 50.0, setting.choose(300, 600)
-    times = np.linspace(0, 24, 61)
-    path = run(w, beta, sphere.uniform(n, 3, seed=setting.seed + 3), times, rtol=1e-6)
-    to_E = (2 * (1 - path.points[..., 0].abs()) @ path.mass).sqrt().numpy()
-    to_top = (2 * (1 - path.points[..., 1].abs()) @ path.mass).sqrt().numpy()
-    concentrated, end = float(to_E.min()), float(to_top[-1])
-    rows = [
-        {"phase": "concentrated", "t": times[int(np.argmin(to_E))], "distance to E": concentrated},
-        {"phase": "terminal", "t": times[-1], "distance to the top of V": end},
-    ]
-    curves: dict[str, np.ndarray] = {
-        "t": times,
-        "points": path.points.numpy().astype(np.float32),
-        "mass": path.mass.numpy(),
-        "beta": np.array([beta]),
-    }
-    return Finding(max(concentrated, end), curves=curves, table=rows)
-
-
-def portrait_figure(finding: Finding) -> Portrait:
-    """The tokens over time."""
-    w = sphere_weights()
-    return Portrait(
-        "Three phases on the sphere: V = diag(1, 2, ½), B = diag(4, 1, 1), β = 50",
-        finding.curves["t"],
-        finding.curves["points"],
-        finding.curves["mass"],
-        w.V.numpy(),
-        w.B.numpy(),
-        float(finding.curves["beta"][0]),
-    )
 
 
 def sphere_floor_experiment(setting: Setting) -> Finding:
@@ -276,34 +189,6 @@ CLAIMS = (
         theme=THEME,
         unit="largest relative deviation",
         effort=6,
-    ),
-    Claim(
-        "three-phases",
-        "For every beta the law is nearest first to rho_0, then to Pi#rho_0, then to its terminal law on the top "
-        "space of V.",
-        phases_experiment,
-        expected=1.0,
-        tolerance=0.0,
-        reason="a count",
-        source=PAPER,
-        figure=phases_figure,
-        theme=THEME,
-        unit="share of betas in order",
-        effort=12,
-    ),
-    Claim(
-        "three-phases-on-the-sphere",
-        "iid tokens on S^2 concentrate on E, then move to the top direction of V.",
-        portrait_experiment,
-        expected=0.25,
-        tolerance=0.0,
-        reason="uniform tokens start at distance 1 of either; concentration ends at width beta^{-1/2} = 0.14",
-        source=PAPER,
-        figure=portrait_figure,
-        relation="at most",
-        theme=THEME,
-        unit="distance to E, then to V's top",
-        effort=4,
     ),
     Claim(
         "floor-on-the-sphere",
