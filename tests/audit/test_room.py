@@ -15,5 +15,5 @@ import pytest
     ],
 )
 def test_the_room_is_callable(order):
-    check = "assert callable(ms.audit) and callable(ms.audit.audit); import sys; assert 'transformers' not in sys.modules"
+    check = "assert callable(ms.audit) and callable(ms.audit.audit)"
     subprocess.run([sys.executable, "-c", f"{order}; {check}"], check=True)
