@@ -103,7 +103,8 @@ def test_predicted_curve_within_its_range():
 
 @pytest.mark.slow
 def test_predicted_curve_within_its_range_in_many_cases():
-    results = [r for r in map(prediction_error, range(100, 160)) if r is not None]
+    # the thresholds of the range were chosen on the seeds 100-159: these are others
+    results = [r for r in map(prediction_error, range(1000, 1060)) if r is not None]
     assert len(results) >= 30
     assert max(error for error, _ in results) < 0.15
     assert np.median([fall for _, fall in results]) < 0.6
