@@ -97,8 +97,6 @@ def _attend_boxes(tree: KeyTree, boxes: QueryTree, tolerance: float) -> tuple[np
     most = max(n // 16, 256)
     bound = 0.0
     while len(level):
-        # Neighbours in the tree cost alike: a golden-ratio shuffle gives every thread its share of the dear ones.
-        level = level[np.argsort(np.arange(len(level)) * 0.6180339887498949 % 1.0)]
         status, errors = np.zeros(len(level), dtype=np.int8), np.zeros(len(level))
 
         def work(

@@ -14,7 +14,8 @@ from metastable.attention.sphere_expansion import NARROWEST, deviations, evaluat
 from metastable.attention.sphere_walk import descend, row_sums, row_top, unpack, walk
 
 SPLIT, DONE = 0, 1
-_DIRECT_ROWS = 128
+_DIRECT_ROWS, _FEWEST_ROWS = 128, 24
+"""Most rows of a box that is summed row by row, and fewest for which an expansion can pay."""
 _FARTHEST = 2.5
 
 
@@ -77,14 +78,17 @@ def _attend_box(
         return found, True, error
     log_floor -= 1.1 * rough * (1.0 + 2.0 * reach)
     # Not a bound, only a forecast: no expansion reaches farther than a few standard deviations of its keys.
-    if rows > _DIRECT_ROWS and not leaf and deviations(seen, centre, frame, widths, log_floor) > _FARTHEST:
+    far = deviations(seen, centre, frame, widths, log_floor) > _FARTHEST
+    if far and rows > _DIRECT_ROWS and not leaf:
         return found, False, 0.0
     limit = 16 * size + 4096
     found, count, size, error = _within(tree, centre, reference, frame, widths, log_floor, rtol, limit, found)
     if size < 0:
         return found, False, 0.0
     seen = unpack(tree, found, count, size, reference)
-    orders, cut_off = orders_for(seen, centre, frame, widths, log_floor, 0.4 * rtol)
+    orders, cut_off = np.zeros(3, dtype=np.int64), 0.0
+    if not far and rows > _FEWEST_ROWS:
+        orders, cut_off = orders_for(seen, centre, frame, widths, log_floor, 0.4 * rtol)
     terms = orders[0] * orders[1] * orders[2]
     # Nanoseconds: an expansion costs its bound, exponentials and matrix product; a row one exponential per key.
     expansion = (

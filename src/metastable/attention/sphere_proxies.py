@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+_BLOCK = 64
+
 
 @njit(cache=True, nogil=True)
 def lagrange(p: int) -> Any:
@@ -61,20 +63,32 @@ def proxies(tree: Any, cell: int, p: int, out: Any) -> None:
 @njit(cache=True, nogil=True)
 def gather(tree: Any, xy: Any, cells: Any) -> None:
     """Weights of cells from their keys: moments sum_j m_j T_k(x_j) T_l(y_j), and from them every order."""
+    t_x, t_y = np.empty(_BLOCK), np.empty(_BLOCK)
     for cell in cells:
         p = tree.orders[tree.order[cell]]
-        moments = np.zeros((p, p))
-        t_x, t_y = np.empty(p), np.empty(p)
+        moments, product = np.zeros((p, p)), np.empty((p, p))
+        left, right = np.empty((p, _BLOCK)), np.empty((p, _BLOCK))
         box = tree.box[cell]
         x, y = 0.5 * (box[0] + box[1]), 0.5 * (box[2] + box[3])
         h_x, h_y = max(0.5 * (box[1] - box[0]), 1e-300), max(0.5 * (box[3] - box[2]), 1e-300)
-        for j in range(tree.start[cell], tree.stop[cell]):
-            chebyshev((xy[j, 0] - x) / h_x, t_x)
-            chebyshev((xy[j, 1] - y) / h_y, t_y)
-            for k in range(p):
-                factor = tree.keys[3, j] * t_x[k]
-                for l in range(p):
-                    moments[k, l] += factor * t_y[l]
+        for first in range(tree.start[cell], tree.stop[cell], _BLOCK):
+            length = min(_BLOCK, tree.stop[cell] - first)
+            left[0, length:] = 0.0
+            for a in range(length):
+                t_x[a] = min(max((xy[first + a, 0] - x) / h_x, -1.0), 1.0)
+                t_y[a] = min(max((xy[first + a, 1] - y) / h_y, -1.0), 1.0)
+                left[0, a] = tree.keys[3, first + a]
+            t_x[length:], t_y[length:] = 0.0, 0.0
+            right[0] = 1.0
+            for a in range(_BLOCK):
+                left[1, a] = left[0, a] * t_x[a]
+                right[1, a] = t_y[a]
+            for k in range(2, p):
+                for a in range(_BLOCK):
+                    left[k, a] = 2.0 * t_x[a] * left[k - 1, a] - left[k - 2, a]
+                    right[k, a] = 2.0 * t_y[a] * right[k - 1, a] - right[k - 2, a]
+            np.dot(left, right.T, product)
+            moments += product
         _store(tree, cell, moments)
 
 

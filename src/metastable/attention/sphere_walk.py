@@ -35,6 +35,8 @@ _LOG_ELLIPSE = np.log(_ELLIPSE)
 # 4/(rho - 1), and one more Lebesgue constant (below 3.1 up to p = 24) for the second side.
 _LOG_FRONT = np.log(4.0 / (_ELLIPSE - 1.0)) + math.log(1.0 + 3.1)
 _LARGEST_TURN = 1.5
+_TOP = 12
+"""The faces are among the first so many cells."""
 
 
 @njit(cache=True, nogil=True)
@@ -177,41 +179,54 @@ def walk(
 def descend(tree: Any, z: Any, reference: Any) -> float:
     """A lower bound of log sum_j m_j e^{<z, k_j - reference>}, where `reference` becomes what gives it.
 
-    Jensen: a cell of mass m and mean k̄ contributes at least m e^{<z, k̄>}. Follows the best child down to a key.
+    Jensen: a cell of mass m and mean k̄ contributes at least m e^{<z, k̄>}. Goes down to a leaf twice, by that value,
+    which finds the heavy cells, and by the largest <z, k> of the cone, which finds the best single key.
     """
-    cell = 0
-    leaf = 0
-    chosen = 0
+    size = math.sqrt(z[0] ** 2 + z[1] ** 2 + z[2] ** 2)
     best = -np.inf
-    while True:
-        value = tree.log_mass[cell]
-        for c in range(3):
-            value += z[c] * tree.mean[cell, c]
-        if value > best:
-            best, chosen = value, cell
-        if tree.children[cell] == 0:
-            leaf = cell
-            break
-        following, most = cell, -np.inf
-        for part in range(tree.child[cell], tree.child[cell] + tree.children[cell]):
-            value = tree.log_mass[part]
-            for c in range(3):
-                value += z[c] * tree.mean[part, c]
-            if value > most:
-                following, most = part, value
-        cell = following
-    log_mass = tree.log_mass[chosen]
-    for c in range(3):
-        reference[c] = tree.mean[chosen, c]
-    for j in range(tree.start[leaf], tree.stop[leaf]):
-        value = math.log(tree.keys[3, j])
-        for c in range(3):
-            value += z[c] * tree.keys[c, j]
-        if value > best:
-            best, log_mass = value, math.log(tree.keys[3, j])
-            for c in range(3):
-                reference[c] = tree.keys[c, j]
+    log_mass = 0.0
+    for by_cone in range(2):
+        cell = 0
+        if by_cone == 1:  # begin at a face: cells above hold several, and their cones say nothing
+            most = -np.inf
+            for part in range(min(_TOP, len(tree.child))):
+                value = _nearness(z, size, tree.cone[part])
+                if tree.cone[part, 3] < math.pi and value > most:
+                    cell, most = part, value
+        while True:
+            value = tree.log_mass[cell] + _dot(z, tree.mean[cell])
+            if value > best:
+                best, log_mass = value, tree.log_mass[cell]
+                reference[:] = tree.mean[cell]
+            if tree.children[cell] == 0:
+                break
+            following, most = cell, -np.inf
+            for part in range(tree.child[cell], tree.child[cell] + tree.children[cell]):
+                if by_cone == 0:
+                    value = tree.log_mass[part] + _dot(z, tree.mean[part])
+                else:
+                    value = _nearness(z, size, tree.cone[part])
+                if value > most:
+                    following, most = part, value
+            cell = following
+        for j in range(tree.start[cell], tree.stop[cell]):
+            value = math.log(tree.keys[3, j]) + _dot(z, tree.keys[:, j])
+            if value > best:
+                best, log_mass = value, math.log(tree.keys[3, j])
+                reference[:] = tree.keys[:3, j]
     return log_mass
+
+
+@njit(cache=True, nogil=True)
+def _nearness(z: Any, size: float, cone: Any) -> float:
+    """Minus the angle between z and a cone; where several cones hold z, larger for the one whose axis is nearer."""
+    direction = math.acos(min(max(_dot(z, cone) / size, -1.0), 1.0)) if size > 0.0 else 0.0
+    return -max(direction - cone[3], 1e-3 * (direction - math.pi))
+
+
+@njit(cache=True, nogil=True)
+def _dot(z: Any, k: Any) -> float:
+    return z[0] * k[0] + z[1] * k[1] + z[2] * k[2]
 
 
 @njit(cache=True, nogil=True)
