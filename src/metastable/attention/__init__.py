@@ -2,6 +2,6 @@
 
 from metastable.attention.attend import Attended, attend
 from metastable.attention.hardmax import hardmax
-from metastable.attention.select import KERNELS
+from metastable.attention.select import APPROXIMATE, KERNELS
 
-__all__ = ["KERNELS", "Attended", "attend", "hardmax"]
+__all__ = ["APPROXIMATE", "KERNELS", "Attended", "attend", "hardmax"]

@@ -271,8 +271,9 @@ def hardmax_tree(
     unsure = np.zeros(len(q), dtype=np.bool_)
     # Neighbours are ranked by rounded squared distances: the last one must be clearly worse.
     margin = (32 * np.finfo(np.float64).eps * radius * size).numpy()
-    arrays = (contiguous(x.double()) for x in (q, keys, mass, values, slack))
-    _ties_among(order, found.reshape(len(q), count), *arrays, margin, count < len(k), mean, best, unsure)
+    arrays: list[Any] = [contiguous(x.double()) for x in (q, keys, mass, values, slack)]
+    ties: Any = _ties_among
+    ties(order, found.reshape(len(q), count), *arrays, margin, count < len(k), mean, best, unsure)
     attended, score = torch.from_numpy(mean).to(values.dtype), torch.from_numpy(best).to(queries.dtype)
     if unsure.any():
         rows = torch.from_numpy(unsure)

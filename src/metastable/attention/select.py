@@ -11,7 +11,11 @@ from metastable.attention.blocks import attend_blocks
 from metastable.attention.circle import attend_circle
 from metastable.attention.dense import attend_dense
 from metastable.attention.fused import MAX_COLUMNS, attend_fused
+from metastable.attention.gpu import GPU_KERNELS, gpu_available
+from metastable.attention.gpu_circle import RELATIVE_ERROR
+from metastable.attention.gpu_frame import same_tensor
 from metastable.attention.sdpa import attend_sdpa
+from metastable.attention.sphere_cells import attend_sphere_cells
 
 Kernel = Callable[[Tensor, Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]
 ApproximateKernel = Callable[[Tensor, Tensor, Tensor, Tensor, float, float], tuple[Tensor, Tensor, float]]
@@ -21,10 +25,25 @@ KERNELS: dict[str, Kernel] = {
     "fused": attend_fused,
     "blocks": attend_blocks,
     "sdpa": attend_sdpa,
+    **{name: kernel for name, kernel in GPU_KERNELS.items() if name != "circle_gpu"},
 }
-"""Kernels that keep all digits: (queries, keys, values, mass, beta) -> (mean, log_partition)."""
+"""Kernels over all pairs, exact up to rounding: (queries, keys, values, mass, beta) -> (mean, log_partition).
 
-APPROXIMATE: dict[str, ApproximateKernel] = {"circle": attend_circle}
+The names that `gpu` adds need CUDA tensors; "flash_bf16" and "flash_fp16" round to half precision, by choice only.
+"""
+
+
+def _circle_gpu(
+    q: Tensor, k: Tensor, v: Tensor, m: Tensor, beta: float, rtol: float
+) -> tuple[Tensor, Tensor, float]:
+    return *GPU_KERNELS["circle_gpu"](q, k, v, m, beta), RELATIVE_ERROR
+
+
+APPROXIMATE: dict[str, ApproximateKernel] = {
+    "circle": attend_circle,
+    "sphere": attend_sphere_cells,
+    "circle_gpu": _circle_gpu,
+}
 """Kernels with a stated error: (queries, keys, values, mass, beta, rtol) -> (mean, log_partition, error)."""
 
 DEFAULT_RTOL = 1e-10
@@ -40,31 +59,35 @@ MOST_SHARP = 2e4
 
 def select(queries: Tensor, keys: Tensor, values: Tensor, beta: float, rtol: float | None) -> str:
     """Name of the cheapest kernel that meets `rtol` (None: all digits) for these shapes, device and precision."""
-    if queries.device.type != "cpu":
-        return "dense"
     if rtol is not None and rtol >= LEAST_RTOL and queries.dtype == torch.float64:
-        approximate = _approximate(queries, keys, values, beta)
+        approximate = _approximate(queries, keys, values, beta, rtol)
         if approximate is not None:
             return approximate
+    if queries.is_cuda and gpu_available():
+        return "gpu_float64" if queries.dtype == torch.float64 else "triton"
+    if queries.device.type != "cpu":
+        return "dense"
     if queries.shape[1] <= MAX_COLUMNS and values.shape[1] <= MAX_COLUMNS:
         return "fused"
     return "blocks" if queries.shape[0] * keys.shape[0] > 16384 else "dense"
 
 
-def _approximate(queries: Tensor, keys: Tensor, values: Tensor, beta: float) -> str | None:
-    """The approximate kernel for tokens on the circle, where it is cheaper than all pairs."""
+def _approximate(queries: Tensor, keys: Tensor, values: Tensor, beta: float, rtol: float) -> str | None:
+    """The cell method for tokens on the circle or on S^2, where it is cheaper than all pairs."""
     n_q, n_k, d = queries.shape[0], keys.shape[0], queries.shape[1]
-    if d != 2 or n_q * n_k < 1_000_000 or not same_tensor(keys, values) or not on_sphere(keys):
+    if d not in (2, 3) or n_q * n_k < 1_000_000 or not same_tensor(keys, values) or not on_sphere(keys):
         return None
     sharpest = beta * float(torch.linalg.vector_norm(queries, dim=1).max())
+    if queries.is_cuda:
+        fits = d == 2 and sharpest <= 311.0 and rtol >= RELATIVE_ERROR and n_q * n_k > 10**10
+        return "circle_gpu" if fits and gpu_available() else None
+    if queries.device.type != "cpu":
+        return None
+    if d == 3:
+        return "sphere" if n_q * n_k > 400_000_000 and sharpest < MOST_SHARP else None
     # Nanoseconds: sums over all pairs against keys and queries gathered, and cells merged and scanned.
     pairs, cells = 0.7 * n_q * n_k, 120.0 * (n_q + n_k) + 6000.0 * max(sharpest, 1.0)
     return "circle" if sharpest < MOST_SHARP and cells < pairs else None
-
-
-def same_tensor(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors are one piece of memory read in one way."""
-    return a is b or (a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride())
 
 
 def on_sphere(points: Tensor) -> bool:
