@@ -13,7 +13,7 @@ from metastable.measure import Measure
 from metastable.papers.claim import Claim, Finding, Setting
 from metastable.papers.concentration.families import distance_curve, distances, run, sheared, slope
 from metastable.papers.drawing import Lines, Series
-from metastable.theory import distance_to_limit, limit, spectrum
+from metastable.theory import distance_to_limit, forecast, limit, spectrum
 from metastable.weights import AttentionWeights
 
 THEME = "The curve W2(t)"
@@ -37,8 +37,12 @@ def curves_experiment(setting: Setting) -> Finding:
     rows, constant = [], 0.0
     n = setting.choose(500, 2000)
     tokens = law.sample(n, seed=setting.seed + 7)
+    dense = nodes(law, 2, 1000, kind="graded", axis=[1.0, 0.0], depth=12.0)
     for beta in betas:
         w2 = distance_curve(w, beta, law, times)
+        predicted = forecast(w, beta, dense, deterministic=True)
+        inside = np.where(times <= max(predicted.valid_until, times[1]), np.asarray(predicted.curve(times)), np.nan)
+        curves[f"forecast {beta:g}"] = inside
         path = run(w, beta, tokens, times, rtol=1e-6)
         curves |= {f"mean field {beta:g}": w2, f"tokens {beta:g}": distances(path, limit(w, tokens))}
         constant = max(constant, float((w2 / theorem_curve(beta, times)).max()))
@@ -52,8 +56,10 @@ def curves_experiment(setting: Setting) -> Finding:
                 f"smallest W2 of {n} iid tokens": curves[f"tokens {beta:g}"].min(),
             }
         )
-    dense = nodes(law, 2, 4000, kind="graded", axis=[1.0, 0.0], depth=20.0)
-    curves["zero temperature"] = np.asarray(distance_to_limit(w, dense, times))
+    bound = predicted.bound(t=5.0, frames=21)
+    curves |= {"bound t": bound.times.numpy(), "bound": bound.values.numpy()}
+    finer = nodes(law, 2, 4000, kind="graded", axis=[1.0, 0.0], depth=20.0)
+    curves["zero temperature"] = np.asarray(distance_to_limit(w, finer, times))
     return Finding(constant, curves=curves, table=rows, note=f"C = {STABILITY:g}, c = {DECAY:g}")
 
 
@@ -69,9 +75,16 @@ def curves_figure(finding: Finding) -> Lines:
         Series(t, finding.curves[f"tokens {b:g}"], f"iid tokens, β = {b:g}", "dotted", shade=s)
         for b, s in zip(betas, shades, strict=True)
     ]
+    series += [
+        Series(t, finding.curves[f"forecast {b:g}"], f"forecast, β = {b:g}", "dashed", shade=s)
+        for b, s in zip(betas, shades, strict=True)
+    ]
     series.append(Series(t, finding.curves["zero temperature"], "zero temperature (β = ∞)", "dashed"))
     last = float(betas[-1])
-    series.append(Series(t, np.minimum(theorem_curve(last, t), 2.0), f"shape of the bound, β = {last:g}", "steps"))
+    label = f"rigorous bound along a run, β = {last:g}"
+    series.append(Series(finding.curves["bound t"], finding.curves["bound"], label, "steps"))
+    shape = np.minimum(theorem_curve(last, t), 2.0)
+    series.append(Series(t, shape, f"shape of the theorem's bound, β = {last:g}", "steps"))
     return Lines(
         "Distance to the concentrated law, sheared weights G(0.5), skewed data",
         "time t",

@@ -261,7 +261,7 @@ CLAIMS = (
     ),
     Claim(
         "symmetric-floor-exponent",
-        "When B^T e is not parallel to e, symmetric data keep a floor too, but of order 1/beta: the distance of the "
+        "When B^T e is not parallel to e, symmetric data keep a floor too, of order 1/beta: the distance of the "
         "clusters from E.",
         symmetric_floor_experiment,
         expected=-1.0,
