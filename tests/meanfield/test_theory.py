@@ -66,10 +66,10 @@ def test_e2_mass_crosses_the_separatrix_as_predicted():
 
 @pytest.mark.slow
 def test_e2_floor_falls_like_the_square_root():
-    a = 0.5
-    shifts, distances = zip(*(floor(beta, Skewed([1.0, 0.0], a), 12.0, 1e-5) for beta in BETAS), strict=True)
-    assert np.array(shifts[1:]) * np.array(BETAS[1:]) == pytest.approx(np.full(4, a / math.pi), rel=0.05)
-    assert slope(BETAS, distances) == pytest.approx(-0.5, abs=0.05)
+    a, betas = 0.5, BETAS[:4]
+    shifts, distances = zip(*(floor(beta, Skewed([1.0, 0.0], a), 10.0, 1e-4) for beta in betas), strict=True)
+    assert np.array(shifts[1:]) * np.array(betas[1:]) == pytest.approx(np.full(3, a / math.pi), rel=0.05)
+    assert slope(betas, distances) == pytest.approx(-0.5, abs=0.05)
 
 
 def test_floor_vanishes_for_symmetric_data():
