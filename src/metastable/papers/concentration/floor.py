@@ -65,7 +65,7 @@ def error_figure(finding: Finding) -> Lines:
 def floors(setting: Setting) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
     """Smallest W2 over time of the skewed law, B = I, for each beta; and the curves."""
     betas = np.array(setting.choose((25.0, 50.0, 100.0), (25.0, 50.0, 100.0, 200.0, 400.0)))
-    times = np.linspace(0, setting.choose(9, 11), 37)
+    times = np.linspace(0, setting.choose(8, 11), 37)
     curves = {f"W2 {beta:g}": distance_curve(plain(), beta, reference_skew(), times) for beta in betas}
     least = np.array([curves[f"W2 {beta:g}"].min() for beta in betas])
     return betas, least, {"t": times, "beta": betas, "floor": least, **curves}
@@ -104,7 +104,7 @@ def floor_mass_experiment(setting: Setting) -> Finding:
     predicted = 2 * TILT / (2 * math.pi)  # beta * Delta p = l1 a/(2 pi g), l1 = 2, g = 1
     values = []
     for beta in betas:
-        path = mean_field(plain(), beta, Skewed([1.0, 0.0], TILT), np.array([0.0, 9.0]))
+        path = mean_field(plain(), beta, Skewed([1.0, 0.0], TILT), np.array([0.0, 8.0]))
         plus = float(path.mass[path.points[1][:, 0] > 0].sum())
         values.append(beta * (plus - 0.5 - TILT / math.pi))
     ratio = np.array(values) / predicted
@@ -130,7 +130,7 @@ def floor_mass_figure(finding: Finding) -> Lines:
 def collapse_experiment(setting: Setting) -> Finding:
     """Floor of symmetric data relative to that of skewed data, same beta, same times."""
     beta = setting.choose(16.0, 256.0)
-    times = np.linspace(0, setting.choose(9, 11), 37)
+    times = np.linspace(0, setting.choose(8, 11), 37)
     skew = distance_curve(plain(), beta, reference_skew(), times)
     symmetric = distance_curve(plain(), beta, Symmetrized(reference_skew()), times)
     return Finding(
@@ -229,7 +229,7 @@ CLAIMS = (
         figure=floor_figure,
         theme=THEME,
         unit="exponent of beta",
-        effort=8,
+        effort=15,
     ),
     Claim(
         "floor-mass",
