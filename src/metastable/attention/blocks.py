@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import torch
 from numba import njit
 from torch import Tensor
@@ -26,32 +27,36 @@ def attend_blocks(
     queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float
 ) -> tuple[Tensor, Tensor]:
     """(mean, log Z) of `attend` on the CPU for any d and d_v, in float32 or float64."""
-    if bool((mass <= 0).any()):
-        kept = mass > 0
-        keys, values, mass = keys[kept], values[kept], mass[kept]
-    n, n_k, d_v = queries.shape[0], keys.shape[0], values.shape[1]
-    single = queries.dtype == torch.float32
-    scaled = queries * (beta * _LOG2_E)
-    largest = mass.max()
-    share = (mass / largest)[:, None]
-    weighted = torch.cat([values * share, share], dim=1)
-    bound = torch.linalg.vector_norm(scaled.double(), dim=1) * torch.linalg.vector_norm(keys.double(), dim=1).max()
-    shift = torch.where(bound > (40.0 if single else 360.0), -1e30, bound)
-    total = torch.zeros((n, d_v + 1), dtype=torch.float64)
+    # numpy, not torch, outside the products: torch starts its threads for these few operations, and on a busy
+    # machine waiting for them costs more than the operations.
+    q, k, v, m = (x.numpy() for x in (queries, keys, values, mass))
+    if m.min() <= 0.0:
+        kept = m > 0.0
+        k, v, m = k[kept], v[kept], m[kept]
+    n, n_k, d_v = q.shape[0], k.shape[0], v.shape[1]
+    single = q.dtype == np.float32
+    keys, scaled = torch.from_numpy(np.ascontiguousarray(k)), torch.from_numpy(q * q.dtype.type(beta * _LOG2_E))
+    largest = float(m.max())
+    share = (m / m.dtype.type(largest))[:, None]
+    weighted = torch.from_numpy(np.concatenate([v * share, share], axis=1))
+    radius = math.sqrt(float(np.einsum("jc,jc->j", k, k, dtype=np.float64).max()))
+    bound = np.sqrt(np.einsum("ic,ic->i", scaled.numpy(), scaled.numpy(), dtype=np.float64)) * radius
+    shift = np.where(bound > (40.0 if single else 360.0), -1e30, bound)
+    total = torch.from_numpy(np.zeros((n, d_v + 1)))
     rows = 256 if n < 4096 else 512
 
     def block_of_rows(start: int, stop: int) -> None:
         buffer = torch.empty(rows * min(_KEYS, n_k), dtype=queries.dtype)
         for first in range(start, stop, rows):
             here = slice(first, min(first + rows, stop))
-            q, top, limit, sums = scaled[here], shift[here].numpy(), bound[here].numpy(), total[here]
+            rows_q, top, limit, sums = scaled[here], shift[here], bound[here], total[here]
             for key in range(0, n_k, _KEYS):
-                k, w = keys[key : key + _KEYS], weighted[key : key + _KEYS]
-                tile = buffer[: q.shape[0] * k.shape[0]].view(q.shape[0], k.shape[0])
-                torch.mm(q, k.T, out=tile)
+                some, w = keys[key : key + _KEYS], weighted[key : key + _KEYS]
+                tile = buffer[: rows_q.shape[0] * some.shape[0]].view(rows_q.shape[0], some.shape[0])
+                torch.mm(rows_q, some.T, out=tile)
                 weights_in_place(tile.numpy(), top, limit, sums.numpy(), single)
                 if single:
-                    sums += tile @ w
+                    sums.numpy()[...] += (tile @ w).numpy()
                 else:
                     sums.addmm_(tile, w)
 
@@ -59,9 +64,13 @@ def attend_blocks(
         over_rows(block_of_rows, n, cost=n * n_k * (0.5 + 0.05 * (queries.shape[1] + d_v)), quantum=rows)
     else:
         block_of_rows(0, n)
-    partition = total[:, -1:]
-    log_partition = (shift + torch.log2(partition[:, 0])) * _LN_2 + torch.log(largest.double())
-    return (total[:, :-1] / partition).to(queries.dtype), log_partition.to(queries.dtype)
+    sums_of_rows = total.numpy()
+    partition = sums_of_rows[:, -1]
+    log_partition = (shift + np.log2(partition)) * _LN_2 + math.log(largest)
+    mean = sums_of_rows[:, :-1] / partition[:, None]
+    return torch.from_numpy(mean.astype(q.dtype, copy=False)), torch.from_numpy(
+        log_partition.astype(q.dtype, copy=False)
+    )
 
 
 @njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
