@@ -32,7 +32,7 @@ def curves_experiment(setting: Setting) -> Finding:
     """Mean field of G(0.5) from the skewed law; tokens beside it; the constant in front of the theorem's bound."""
     w, law = sheared(0.5), reference_skew()
     betas = np.array(setting.choose((4.0, 16.0, 64.0), (4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)))
-    times = np.linspace(0, setting.choose(8.0, 12.0), 49)
+    times = np.linspace(0, setting.choose(7.0, 12.0), 49)
     curves: dict[str, np.ndarray] = {"t": times, "beta": betas}
     rows, constant = [], 0.0
     n = setting.choose(500, 2000)

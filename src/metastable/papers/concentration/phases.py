@@ -23,7 +23,7 @@ def phases_experiment(setting: Setting) -> Finding:
     """Which of rho_0, Pi#rho_0 and the terminal law is nearest, by beta and time; share in the right order."""
     w, law = commuting(), reference_skew()
     betas = np.array(setting.choose((8.0, 16.0, 32.0), (8.0, 16.0, 32.0, 64.0, 128.0, 256.0)))
-    times = np.linspace(0, setting.choose(12.0, 18.0), setting.choose(49, 91))
+    times = np.linspace(0, setting.choose(10.5, 18.0), setting.choose(43, 91))
     top = spectrum(w).V.space[:, 0]
     phase = np.zeros((len(betas), len(times)), dtype=int)
     rows = []

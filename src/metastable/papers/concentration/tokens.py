@@ -32,7 +32,7 @@ def iid_experiment(setting: Setting) -> Finding:
     """rms error of iid tokens over seeds against n."""
     exact = reference()
     counts = np.array(setting.choose((50, 100, 200, 400), (50, 100, 200, 400, 800)))
-    seeds = setting.choose(60, 200)
+    seeds = setting.choose(40, 200)
     errors = np.array([_iid_errors(int(n), seeds, setting.seed + 1000 * i, exact) for i, n in enumerate(counts)])
     rms = np.sqrt((errors**2).mean(1))
     # rms of m Gaussian errors has relative standard error 1/sqrt(2m); propagated to the slope.
@@ -102,7 +102,7 @@ CLAIMS = (
         iid_experiment,
         expected=-0.5,
         tolerance=0.15,
-        reason="two to three standard errors of the fitted slope with 60 seeds (quick)",
+        reason="two to three standard errors of the fitted slope with 40 seeds (quick)",
         source=ESTIMATE,
         figure=convergence_figure,
         theme=THEME,
