@@ -1,7 +1,7 @@
 """Row-wise arithmetic on many tokens of small dimension, fused into one pass over memory.
 
 With n = 10^6 tokens in d = 2 a fast attention costs tens of milliseconds, and every separate pass over the tokens a
-few more. Each function here does in one parallel pass what tensor arithmetic does in several; small or
+few more. Each function here does in one pass, on all cores, what tensor arithmetic does in several; small or
 high-dimensional input, and tensors on a GPU, take the plain expression, which is the definition. Both agree to
 rounding.
 """
@@ -9,6 +9,8 @@ rounding.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numba
 import numpy as np
@@ -16,10 +18,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.threads import over_rows
+
 FUSED_ROWS, FUSED_DIMENSION = 16384, 8
 """Fused passes pay from this number of rows, up to this dimension."""
 
-_fused = numba.njit(parallel=True, cache=True, fastmath={"contract", "nsz"})
+_fused = numba.njit(nogil=True, cache=True, fastmath={"contract", "nsz"})
+_NANOSECONDS = 2.0
+"""Rough cost of one number read or written, for the choice of threads."""
 
 
 def fusible(*tensors: Tensor) -> bool:
@@ -39,7 +45,7 @@ def apply(points: Float[Tensor, "n a"], matrix: Float[Tensor, "a b"]) -> Float[T
     if not (fusible(points) and matrix.shape[1] <= FUSED_DIMENSION):
         return points @ matrix
     out = torch.empty((points.shape[0], matrix.shape[1]), dtype=points.dtype)
-    _apply(points.numpy(), np.ascontiguousarray(matrix.numpy()), out.numpy())
+    _over(_apply, points, points.numpy(), np.ascontiguousarray(matrix.numpy()), out.numpy())
     return out
 
 
@@ -48,7 +54,7 @@ def normalize(points: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     if not (points.ndim == 2 and fusible(points)):
         return points / torch.linalg.vector_norm(points, dim=-1, keepdim=True)
     out = torch.empty_like(points)
-    _normalize(points.numpy(), out.numpy())
+    _over(_normalize, points, points.numpy(), out.numpy())
     return out
 
 
@@ -57,7 +63,7 @@ def project_tangent(points: Float[Tensor, "n d"], vectors: Float[Tensor, "n d"])
     if not (points.ndim == 2 and points.shape == vectors.shape and fusible(points, vectors)):
         return vectors - (points * vectors).sum(-1, keepdim=True) * points
     out = torch.empty_like(points)
-    _project_tangent(points.numpy(), vectors.numpy(), out.numpy())
+    _over(_project_tangent, points, points.numpy(), vectors.numpy(), out.numpy())
     return out
 
 
@@ -73,9 +79,10 @@ def project_applied(
         return moved if out is None else out.copy_(moved)
     result = torch.empty_like(points) if out is None else out
     if matrix is None:
-        _project_tangent(points.numpy(), carried.numpy(), result.numpy())
+        _over(_project_tangent, points, points.numpy(), carried.numpy(), result.numpy())
     else:
-        _project_applied(points.numpy(), carried.numpy(), np.ascontiguousarray(matrix.numpy()), result.numpy())
+        arrays = points.numpy(), carried.numpy(), np.ascontiguousarray(matrix.numpy()), result.numpy()
+        _over(_project_applied, points, *arrays)
     return result
 
 
@@ -87,7 +94,8 @@ def combine(
         moved = points + (weights.to(points) @ stages.view(len(stages), -1)).view_as(points)
         return normalize(moved) if unit else moved
     out = torch.empty_like(points)
-    _combine(points.numpy(), stages.numpy(), weights.to(points.dtype).numpy(), unit, out.numpy())
+    arrays = points.numpy(), stages.numpy(), weights.to(points.dtype).numpy(), unit, out.numpy()
+    _over(_combine, points, *arrays, reads=len(stages))
     return out
 
 
@@ -96,7 +104,8 @@ def largest_tangential(
 ) -> float:
     """max_i |P_{x_i} sum_j w_j k_j,i|; infinite when anything is not finite."""
     if fusible(points, stages):
-        largest = float(_largest_tangential(points.numpy(), stages.numpy(), weights.to(points.dtype).numpy()))
+        arrays = points.numpy(), stages.numpy(), weights.to(points.dtype).numpy()
+        largest = max(_over(_largest_tangential, points, *arrays, reads=len(stages)))
         return math.sqrt(largest) if math.isfinite(largest) else math.inf
     error = project_tangent(points, (weights.to(points) @ stages.view(len(stages), -1)).view_as(points))
     length = float(torch.linalg.vector_norm(error, dim=1).max())
@@ -106,13 +115,25 @@ def largest_tangential(
 def mean_spread(mean: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> float:
     """sum_i m_i (1 - |y_i|^2)_+, the spread of attention when the y_i are means of points on the sphere."""
     if fusible(mean):
-        return float(_mean_spread(mean.numpy(), mass.numpy()))
+        return math.fsum(_over(_mean_spread, mean, mean.numpy(), mass.numpy()))
     return float(mass @ (1 - mean.square().sum(1)).clamp(min=0))
 
 
+def _over(kernel: Callable[..., Any], like: Tensor, *arrays: Any, reads: int = 1) -> list[float]:
+    """Run a kernel over blocks of rows; what the blocks return, in the order of the rows."""
+    n, d = like.shape
+    returned: dict[int, float] = {}
+
+    def work(start: int, stop: int) -> None:
+        returned[start] = kernel(start, stop, *arrays)
+
+    over_rows(work, n, cost=_NANOSECONDS * n * d * (1 + reads))
+    return [returned[start] for start in sorted(returned)]
+
+
 @_fused
-def _apply(x, matrix, out):  # type: ignore[no-untyped-def]
-    for i in numba.prange(x.shape[0]):
+def _apply(start, stop, x, matrix, out):  # type: ignore[no-untyped-def]
+    for i in range(start, stop):
         for b in range(matrix.shape[1]):
             total = x[i, 0] * matrix[0, b]
             for a in range(1, matrix.shape[0]):
@@ -121,8 +142,8 @@ def _apply(x, matrix, out):  # type: ignore[no-untyped-def]
 
 
 @_fused
-def _normalize(x, out):  # type: ignore[no-untyped-def]
-    for i in numba.prange(x.shape[0]):
+def _normalize(start, stop, x, out):  # type: ignore[no-untyped-def]
+    for i in range(start, stop):
         square = x[i, 0] * x[i, 0]
         for a in range(1, x.shape[1]):
             square += x[i, a] * x[i, a]
@@ -132,8 +153,8 @@ def _normalize(x, out):  # type: ignore[no-untyped-def]
 
 
 @_fused
-def _project_tangent(x, v, out):  # type: ignore[no-untyped-def]
-    for i in numba.prange(x.shape[0]):
+def _project_tangent(start, stop, x, v, out):  # type: ignore[no-untyped-def]
+    for i in range(start, stop):
         inner = x[i, 0] * v[i, 0]
         for a in range(1, x.shape[1]):
             inner += x[i, a] * v[i, a]
@@ -142,8 +163,8 @@ def _project_tangent(x, v, out):  # type: ignore[no-untyped-def]
 
 
 @_fused
-def _project_applied(x, carried, matrix, out):  # type: ignore[no-untyped-def]
-    for i in numba.prange(x.shape[0]):
+def _project_applied(start, stop, x, carried, matrix, out):  # type: ignore[no-untyped-def]
+    for i in range(start, stop):
         inner = x[i, 0] * 0
         for b in range(x.shape[1]):
             total = carried[i, 0] * matrix[0, b]
@@ -156,8 +177,8 @@ def _project_applied(x, carried, matrix, out):  # type: ignore[no-untyped-def]
 
 
 @_fused
-def _combine(x, stages, weights, unit, out):  # type: ignore[no-untyped-def]
-    for i in numba.prange(x.shape[0]):
+def _combine(start, stop, x, stages, weights, unit, out):  # type: ignore[no-untyped-def]
+    for i in range(start, stop):
         square = x[i, 0] * 0
         for a in range(x.shape[1]):
             total = weights[0] * stages[0, i, a]
@@ -173,9 +194,9 @@ def _combine(x, stages, weights, unit, out):  # type: ignore[no-untyped-def]
 
 
 @_fused
-def _largest_tangential(x, stages, weights):  # type: ignore[no-untyped-def]
+def _largest_tangential(start, stop, x, stages, weights):  # type: ignore[no-untyped-def]
     largest = 0.0
-    for i in numba.prange(x.shape[0]):
+    for i in range(start, stop):
         inner, square = 0.0, 0.0
         for a in range(x.shape[1]):
             total = 0.0
@@ -191,9 +212,9 @@ def _largest_tangential(x, stages, weights):  # type: ignore[no-untyped-def]
 
 
 @_fused
-def _mean_spread(mean, mass):  # type: ignore[no-untyped-def]
+def _mean_spread(start, stop, mean, mass):  # type: ignore[no-untyped-def]
     spread = 0.0
-    for i in numba.prange(mean.shape[0]):
+    for i in range(start, stop):
         square = 0.0
         for a in range(mean.shape[1]):
             square += mean[i, a] * mean[i, a]

@@ -1,0 +1,64 @@
+"""Row blocks on all cores: kernels that release the GIL, run by a pool of Python threads.
+
+As many threads as torch uses (`torch.get_num_threads()`, hence OMP_NUM_THREADS), read at every call and never set.
+A pool of our own, because numba's threading layers either abort on concurrent callers or do not survive a fork, and
+because row blocks without a barrier between them keep their speed on a machine that does other work, too.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import torch
+
+_pools: dict[int, ThreadPoolExecutor] = {}
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pools.clear)
+
+
+def over_rows(work: Callable[[int, int], None], n: int, *, cost: float, quantum: int = 1) -> None:
+    """Run work(start, stop) on consecutive row ranges that cover range(n).
+
+    `cost` is a rough number of nanoseconds for all rows: below a quarter of a millisecond one thread does it all.
+    Ranges are multiples of `quantum` rows, about four per thread, so that a late thread costs little.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or cost < 250_000.0 or n <= quantum:
+        work(0, n)
+        return
+    pieces = max(min(4 * threads, int(cost / 100_000.0), -(-n // quantum)), 2)
+    step = -(-n // (pieces * quantum)) * quantum
+    pool = _pools.get(threads)
+    if pool is None:
+        pool = ThreadPoolExecutor(threads, thread_name_prefix="metastable", initializer=_hold_blas)
+        pool = _pools.setdefault(threads, pool)
+    for done in [pool.submit(work, start, min(start + step, n)) for start in range(0, n, step)]:
+        done.result()
+
+
+@cache
+def blas_can_be_held() -> bool:
+    """Whether a thread of the pool can keep its BLAS calls to itself: torch built on MKL has a switch for that."""
+    return _mkl_set_num_threads_local() is not None
+
+
+@cache
+def _mkl_set_num_threads_local() -> Callable[[int], int] | None:
+    library = Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"
+    try:
+        switch = ctypes.CDLL(str(library)).MKL_Set_Num_Threads_Local
+    except (OSError, AttributeError):
+        return None
+    switch.argtypes, switch.restype = [ctypes.c_int], ctypes.c_int
+    return switch
+
+
+def _hold_blas() -> None:
+    switch = _mkl_set_num_threads_local()
+    if switch is not None:
+        switch(1)
