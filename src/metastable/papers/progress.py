@@ -20,7 +20,7 @@ def bar(show: bool, total: int) -> Iterator[Callable[[Verdict], None]]:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    with Progress(*columns, console=Console(stderr=True), refresh_per_second=2) as progress:
         task = progress.add_task("claims", total=total)
 
         def advance(verdict: Verdict) -> None:
