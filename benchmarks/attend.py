@@ -134,14 +134,13 @@ def show(rows: list[dict[str, object]], clock: str) -> None:
         seconds: dict[str, dict[str, float]] = row["seconds"]  # type: ignore[assignment]
         ours, n = seconds["attend"][clock], int(row["n"])  # type: ignore[call-overload]
         ratios = [f"{seconds[p][clock] / ours:.2f}x" if p in seconds else "-" for p in peers]
-        table.add_row(
-            str(row["d"]), str(n), str(row["kernel"]), f"{1e3 * ours:.2f}", f"{n * n / ours / 1e9:.2f}", *ratios
-        )
+        speed = f"{n * n / ours / 1e9:.2f}"
+        table.add_row(str(row["d"]), str(n), str(row["kernel"]), f"{1e3 * ours:.2f}", speed, *ratios)
     console.print(table)
 
 
 def scaling(quick: bool) -> list[dict[str, object]]:
-    """Cost and true error (on sampled rows, against all pairs) of the methods with a tolerance, and their growth."""
+    """Cost, growth and true error (sampled rows against all pairs) of the methods with a tolerance."""
     sizes = (10_000, 100_000) if quick else (10_000, 100_000, 1_000_000)
     rows: list[dict[str, object]] = []
     table = Table(title="attend(rtol=): CPU time, largest error on sampled rows, growth exponent")

@@ -87,6 +87,10 @@ def _approximate(queries: Tensor, keys: Tensor, values: Tensor, beta: float, rto
         return "sphere" if n_q * n_k > 400_000_000 and sharpest < MOST_SHARP else None
     # Nanoseconds: sums over all pairs against keys and queries gathered, and cells merged and scanned.
     pairs, cells = 0.7 * n_q * n_k, 120.0 * (n_q + n_k) + 6000.0 * max(sharpest, 1.0)
+    # A patch with few queries is not interpolated, and each of them then scans the cells for itself.
+    patches = min(16.0 * sharpest**0.5, 1024.0)
+    if n_q < 40.0 * patches:
+        cells += 13_000.0 * n_q
     return "circle" if sharpest < MOST_SHARP and cells < pairs else None
 
 
