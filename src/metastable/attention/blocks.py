@@ -17,7 +17,7 @@ from numba import njit
 from torch import Tensor
 
 from metastable.attention.exp2 import REDUCTION, exp2
-from metastable.attention.threads import blas_can_be_held, over_rows
+from metastable.threads import blas_can_be_held, over_rows
 
 _LOG2_E, _LN_2 = math.log2(math.e), math.log(2.0)
 _KEYS = 1024

@@ -22,8 +22,8 @@ from torch import Tensor
 from metastable.attention.circle_keys import COARSEST, KeyCells, chebyshev_nodes, circle_cells, diamond, gather_keys
 from metastable.attention.circle_patch import MOST, direct, solve_patch, steepest_key_error
 from metastable.attention.fused import contiguous
-from metastable.attention.threads import over_rows
 from metastable.errors import InvalidInput
+from metastable.threads import over_rows
 
 FINEST = 17
 """Level of the finest cells that are made; a sharper softmax than they resolve is flagged by the error."""

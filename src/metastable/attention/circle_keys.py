@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from metastable.attention.exp2 import REDUCTION
-from metastable.attention.threads import over_rows
+from metastable.threads import over_rows
 
 COARSEST = 4
 """Level of the coarsest cells: level l cuts the circle into 2^l of them."""

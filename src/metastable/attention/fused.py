@@ -22,8 +22,8 @@ from numba.cpython.unsafe.tuple import tuple_setitem
 from torch import Tensor
 
 from metastable.attention.exp2 import REDUCTION, exp2
-from metastable.attention.threads import over_rows
 from metastable.errors import InvalidInput
+from metastable.threads import over_rows
 
 MAX_COLUMNS = 8
 """Largest d and d_v: LLVM unrolls the loops over columns up to here; beyond, matrix multiplication wins."""

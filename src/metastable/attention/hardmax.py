@@ -18,7 +18,7 @@ from torch import Tensor
 
 from metastable.attention.exp2 import REDUCTION
 from metastable.attention.fused import contiguous
-from metastable.attention.threads import blas_can_be_held, over_rows
+from metastable.threads import blas_can_be_held, over_rows
 
 _ROWS, _KEYS = 256, 2048
 _FEW_PAIRS = 250_000

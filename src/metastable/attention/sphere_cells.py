@@ -33,8 +33,8 @@ from torch import Tensor
 
 from metastable.attention.sphere_groups import SPLIT, attend_groups
 from metastable.attention.sphere_tree import KeyTree, QueryTree, key_tree, query_tree
-from metastable.attention.threads import over_rows
 from metastable.errors import InvalidInput
+from metastable.threads import over_rows
 
 _ORDERS = np.array([6, 8, 10, 12, 14, 16, 18, 20, 23])
 _OFF_SPHERE = 1e-6

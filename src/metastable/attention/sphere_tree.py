@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from metastable.attention.sphere_proxies import gather, inherit, lagrange
-from metastable.attention.threads import over_rows
+from metastable.threads import over_rows
 
 KEY_LEAF, QUERY_LEAF = 32, 16
 _FACE_BITS, _SPACE_BITS = 29, 21
