@@ -61,3 +61,20 @@ def test_euclidean_tokens_are_left_alone():
 def test_bad_input(points, mass, match):
     with pytest.raises(InvalidInput, match=match):
         ms.Measure(points, mass)
+
+
+def test_huge_and_tiny_rows_and_masses_are_scaled_before_they_overflow():
+    rho = ms.Measure([[1e200, 1e200], [1e-200, 1e-200]], mass=[1e308, 1e308])
+    assert torch.allclose(rho.points, torch.full((2, 2), 0.5**0.5, dtype=torch.float64), atol=1e-15)
+    assert rho.mass.tolist() == [0.5, 0.5]
+
+
+def test_moving_keeps_the_total_and_tensors_are_copied():
+    rho = ms.Measure([[1.0, 0.0], [0.0, 1.0]], mass=[1, 3])
+    assert rho.to(dtype=torch.float32).total == 4.0
+    V = torch.eye(2, dtype=torch.float64)
+    w = ms.AttentionWeights(V=V, B=V)
+    V *= 7
+    assert w.V.tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    x = ms.sphere.uniform(3, 2000, seed=1)
+    assert torch.equal(ms.Measure(ms.Measure(x).points).points, ms.Measure(x).points)

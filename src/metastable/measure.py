@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +24,8 @@ def as_tensor(values: Any, name: str, dtype: torch.dtype | None = None) -> Tenso
     if isinstance(values, Tensor):
         if values.is_complex():
             raise InvalidInput(f"{name} must be real, got complex values")
-        return values.detach().to(dtype or torch.float64)
+        moved = values.detach().to(dtype or torch.float64)
+        return moved.clone() if moved.data_ptr() == values.data_ptr() else moved  # as for numpy, below
     try:
         array = np.asarray(values)
         if np.iscomplexobj(array):
@@ -59,6 +61,8 @@ class Measure:
     def __init__(
         self, points: Any, mass: Any = None, *, sphere: bool = True, dtype: torch.dtype | None = None
     ) -> None:
+        if dtype not in (None, torch.float32, torch.float64):
+            raise InvalidInput(f"dtype must be torch.float32 or torch.float64, got {dtype}")
         x = as_tensor(points, "points", dtype)
         if x.ndim != 2:
             raise InvalidInput(f"points must have shape (n, d), got shape {tuple(x.shape)}")
@@ -71,14 +75,16 @@ class Measure:
         if not bool(finite.all()):
             raise InvalidInput(f"points must be finite, got a NaN or infinity in row {int((~finite).nonzero()[0])}")
         if sphere:
-            length = torch.linalg.vector_norm(x, dim=1, keepdim=True)
-            if bool((length == 0).any()):
-                row = int((length[:, 0] == 0).nonzero()[0])
+            largest = x.abs().amax(dim=1, keepdim=True)
+            if bool((largest == 0).any()):
+                row = int((largest[:, 0] == 0).nonzero()[0])
                 raise InvalidInput(f"points must be non-zero to lie on the sphere, got a zero row {row}")
             # Rows that are of unit length to the last bits stay as they are, so that building a Measure
-            # from the points of another one changes nothing.
-            unit = (length - 1).abs() <= 4 * torch.finfo(x.dtype).eps
-            x = torch.where(unit, x, x / length)
+            # from the points of another one changes nothing. Others are scaled first: their squares may overflow.
+            length = torch.linalg.vector_norm(x, dim=1, keepdim=True)
+            unit = (length - 1).abs() <= (3 + math.sqrt(d)) * torch.finfo(x.dtype).eps
+            scaled = x / largest
+            x = torch.where(unit, x, scaled / torch.linalg.vector_norm(scaled, dim=1, keepdim=True))
         object.__setattr__(self, "points", x.contiguous())
         weights, total = _validated_mass(mass, x)
         object.__setattr__(self, "mass", weights)
@@ -102,12 +108,14 @@ class Measure:
 
     def to(self, *, device: Any = None, dtype: torch.dtype | None = None) -> Measure:
         """The same measure on another device or in another precision."""
-        return Measure(
+        moved = Measure(
             self.points.to(device=device),
             self.mass.to(device=device),
             sphere=self.sphere,
             dtype=dtype or self.points.dtype,
         )
+        object.__setattr__(moved, "total", self.total)
+        return moved
 
     def numpy(self) -> tuple[np.ndarray, np.ndarray]:
         """(points, mass) as numpy arrays."""
@@ -147,9 +155,12 @@ def _validated_mass(mass: Any, points: Tensor) -> tuple[Tensor, float]:
     if bool((m < 0).any()):
         index = int((m < 0).nonzero()[0])
         raise InvalidInput(f"mass must be >= 0, got {float(m[index])} at index {index}")
-    total = float(m.sum(dtype=torch.float64))
-    if total <= 0:
+    largest = m.max()
+    if largest <= 0:
         raise InvalidInput("mass must be positive in total, got only zeros")
+    total = float(m.sum(dtype=torch.float64))
+    if not math.isfinite(total):
+        return ((m / largest) / (m / largest).sum()).contiguous(), total
     # A mass that sums to one to the last bits stays as it is: resumed and copied runs keep their digits.
     if abs(total - 1) <= n * torch.finfo(m.dtype).eps:
         return m.contiguous(), total

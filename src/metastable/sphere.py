@@ -7,6 +7,7 @@ come with unequal masses return a pair (points, mass) with masses that sum to on
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -91,7 +92,7 @@ def von_mises_fisher(n: int, mean: Any, kappa: float, seed: int | torch.Generato
     length = float(torch.linalg.vector_norm(direction))
     if not (math.isfinite(length) and length > 0):
         raise InvalidInput(f"mean must be a finite non-zero vector, got {direction.tolist()}")
-    if not (math.isfinite(kappa) and kappa >= 0):
+    if not 0 <= kappa <= 1e300:
         raise InvalidInput(f"kappa must be finite and >= 0, got {kappa}")
     generator = _generator(seed)
     direction = direction / length
@@ -149,11 +150,13 @@ def product_gauss(degree: int, d: int = 3) -> tuple[Points, Float[Tensor, "n"]]:
 
 
 def _wood_overlaps(n: int, d: int, kappa: float, generator: torch.Generator) -> Float[Tensor, "n"]:
-    """Draw n overlaps u with density (1-u^2)^{(d-3)/2} e^{kappa u} on [-1, 1]."""
+    """Draw n overlaps u with density (1-u^2)^{(d-3)/2} e^{kappa u} on [-1, 1].
+
+    Written with the defects 1 - u and 1 - peak, which keep their digits when kappa is large.
+    """
     m = d - 1
-    b = m / (math.sqrt(4 * kappa**2 + m**2) + 2 * kappa)
-    peak = (1 - b) / (1 + b)
-    shift = kappa * peak + m * math.log1p(-(peak**2)) if peak < 1 else kappa
+    b = m / (math.hypot(2 * kappa, m) + 2 * kappa)
+    peak_defect = 2 * b / (1 + b)
     drawn: list[Tensor] = []
     missing = n
     while missing > 0:
@@ -163,22 +166,28 @@ def _wood_overlaps(n: int, d: int, kappa: float, generator: torch.Generator) -> 
             torch.randn(size, m, dtype=torch.float64, generator=generator).square().sum(-1) for _ in range(2)
         )
         beta = left / (left + right)
-        u = (1 - (1 + b) * beta) / (1 - (1 - b) * beta)
+        defect = 2 * b * beta / (1 - (1 - b) * beta)
+        # 1 - peak u = (1 - peak) + peak (1 - u), relative to its value (1 - peak)(1 + peak) at the peak.
+        ratio = (peak_defect + (1 - peak_defect) * defect) / (peak_defect * (2 - peak_defect))
         bar = torch.log(torch.rand(size, dtype=torch.float64, generator=generator))
-        accepted = u[kappa * u + m * torch.log1p(-peak * u) - shift >= bar]
-        drawn.append(accepted[:missing])
-        missing -= len(drawn[-1])
-    return torch.cat(drawn)
+        accepted = defect[kappa * (peak_defect - defect) + m * torch.log(ratio) >= bar]
+        if len(accepted):
+            drawn.append(accepted[:missing])
+            missing -= len(drawn[-1])
+    return 1 - torch.cat(drawn)
 
 
 def _generator(seed: int | torch.Generator) -> torch.Generator:
     if isinstance(seed, torch.Generator):
         return seed
-    return torch.Generator().manual_seed(int(seed))
+    try:
+        return torch.Generator().manual_seed(operator.index(seed))
+    except (TypeError, ValueError, RuntimeError, OverflowError):
+        raise InvalidInput(f"seed must be an integer below 2^63 or a torch.Generator, got {seed!r}") from None
 
 
 def _check_count(n: int, d: int) -> None:
-    if n < 1:
-        raise InvalidInput(f"the number of points must be >= 1, got {n}")
+    if not isinstance(n, int | np.integer) or n < 1:
+        raise InvalidInput(f"the number of points must be an integer >= 1, got {n}")
     if d < 2:
         raise InvalidInput(f"the sphere S^(d-1) needs d >= 2, got d = {d}")

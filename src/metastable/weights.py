@@ -201,6 +201,11 @@ class Schedule:
     breakpoints: tuple[float, ...] = ()
     piecewise_constant: bool = False
 
+    def __post_init__(self) -> None:
+        if not all(math.isfinite(b) for b in self.breakpoints):
+            raise InvalidInput(f"breakpoints must be finite, got {list(self.breakpoints)}")
+        object.__setattr__(self, "breakpoints", tuple(sorted({float(b) for b in self.breakpoints})))
+
     @classmethod
     def layers(cls, layers: Sequence[AttentionWeights], t: float, knots: Sequence[float] | None = None) -> Schedule:
         """Piecewise constant weights: layer l on [knots[l], knots[l+1]), by default L equal parts of [0, t]."""

@@ -264,7 +264,7 @@ def test_unreadable_files_are_refused_with_a_sentence(tmp_path):
         ({"method": "magic"}, "unknown method 'magic'; choose from auto, adaptive, rk4, euler, exact"),
         ({"method": "exact"}, "solves ZeroTemperature flows"),
         ({"method": "rk4", "step": -0.1}, "step must be > 0"),
-        ({"step": 0.1}, "chooses its own steps"),
+        ({"method": "adaptive", "step": 0.1}, "chooses its own steps"),
         ({"rtol": -1.0}, "rtol must be finite and >= 0"),
         ({"rtol": 0.0, "atol": 0.0}, "not both be 0"),
         ({"dtype": torch.int32}, "dtype must be"),
@@ -288,4 +288,4 @@ def test_a_run_that_cannot_go_on_says_so():
 
 def test_unknown_kernel_is_refused():
     with pytest.raises(InvalidInput, match="unknown kernel 'magic'; choose from auto, "):
-        ms.solve(ms.SelfAttention(weights(), 1.0, kernel="magic"), ms.sphere.uniform(4, 2), 1.0)
+        ms.SelfAttention(weights(), 1.0, kernel="magic")

@@ -96,9 +96,7 @@ def attend_unchecked(
             return Attended(mean, log_partition, kernel=name, error=error)
         name = select(queries, keys, values, beta, None)
     if name not in KERNELS:
-        raise InvalidInput(
-            f"unknown kernel {name!r}; choose from auto, {', '.join(sorted([*KERNELS, *APPROXIMATE]))}"
-        )
+        check_kernel(name, rtol)
     return Attended(*KERNELS[name](queries, keys, values, mass, beta), kernel=name)
 
 
@@ -110,6 +108,15 @@ def check_rtol(rtol: float | None) -> None:
         ok = False
     if not ok:
         raise InvalidInput(f"rtol must be None or lie between 0 and 1, got {rtol!r}")
+
+
+def check_kernel(kernel: str, rtol: float | None) -> None:
+    """Refuse an unknown kernel's name or a tolerance out of range."""
+    check_rtol(rtol)
+    if kernel != "auto" and kernel not in KERNELS and kernel not in APPROXIMATE:
+        raise InvalidInput(
+            f"unknown kernel {kernel!r}; choose from auto, {', '.join(sorted([*KERNELS, *APPROXIMATE]))}"
+        )
 
 
 def check_beta(beta: float) -> None:

@@ -87,15 +87,16 @@ def gather_keys(keys: np.ndarray, mass: np.ndarray, finest: int, p: int) -> KeyC
     cells = circle_cells(finest)
     count, first = 2**finest, 2**finest - 2**COARSEST
     centre, half = cells.centre[first:], cells.half[first:]
-    parts: list[np.ndarray] = []
+    parts: dict[int, np.ndarray] = {}
 
     def rows(start: int, stop: int) -> None:
         moments = np.zeros((count, p))
         _moments(keys[start:stop], mass[start:stop], centre, 1.0 / np.sin(half), moments)
-        parts.append(moments)
+        parts[start] = moments
 
     over_rows(rows, len(keys), cost=25.0 * len(keys), quantum=max(8 * count, 1024))
-    moments = sum(parts[1:], parts[0])
+    # In the order of the rows, not of the threads: the same call gives the same digits.
+    moments = sum((parts[start] for start in sorted(parts)), np.zeros((count, p)))
     weight = np.empty((2 * count - 2**COARSEST, p))
     weight[first:] = moments @ from_moments(p)
     _merge(cells.centre, cells.half, weight, finest, chebyshev_nodes(p), from_moments(p))

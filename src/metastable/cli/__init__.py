@@ -10,6 +10,9 @@ import typer
 from metastable._version import __version__
 from metastable.errors import MetastableError
 
+INTERRUPTED = 130
+"""Exit code after Ctrl-C."""
+
 app = typer.Typer(
     name="metastable",
     help="Transformer tokens as particles on a sphere: simulate, forecast, verify, audit.",
@@ -41,12 +44,15 @@ def main() -> None:
         _leave(str(error))
     except (MemoryError, RuntimeError) as error:
         # torch reports a failed allocation as a plain RuntimeError.
-        if not isinstance(error, MemoryError) and "memory" not in str(error):
+        if not isinstance(error, MemoryError) and not any(
+            word in str(error) for word in ("memory", "Storage size", "allocate")
+        ):
             raise
         _leave("out of memory; use fewer tokens or frames, or dtype float32")
-    except KeyboardInterrupt:
-        typer.echo("interrupted; what was computed is kept, and the same command goes on from there", err=True)
-        sys.exit(130)
+    except SystemExit as leaving:
+        if leaving.code == INTERRUPTED:
+            typer.echo("metastable: interrupted; the same command goes on from the last checkpoint", err=True)
+        raise
 
 
 def _leave(sentence: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import runpy
 import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -35,6 +36,7 @@ def bench(
     if unknown:
         raise InvalidInput(f"unknown benchmark {unknown[0]!r}; choose from {', '.join(scripts)}")
     skipped: list[str] = []
+    began = time.time()
     for name in names or scripts:
         typer.echo(f"\n{name}: {summary(scripts[name])}", err=as_json)
         try:
@@ -46,7 +48,8 @@ def bench(
             skipped.append(name)
             typer.echo(f"skipped: {error}", err=as_json)
     if as_json:
-        results = {file.stem: json.loads(file.read_text()) for file in sorted(Path(out).glob("*.json"))}
+        fresh = [file for file in sorted(Path(out).glob("*.json")) if file.stat().st_mtime >= began]
+        results = {file.stem: json.loads(file.read_text()) for file in fresh}
         typer.echo(json.dumps({"results": results, "skipped": skipped}))
     else:
         typer.echo(f"\nresults in {out}")

@@ -27,7 +27,7 @@ def parse_matrix(text: Any, d: int | None = None, name: str = "matrix") -> Float
     [[2.0, 0.0], [0.0, 2.0]]
     """
     if not isinstance(text, str):
-        return as_tensor(text, name)
+        return _two_dimensional(as_tensor(text, name), name)
     compact = text.strip()
     if found := re.fullmatch(r"diag\((.*)\)", compact):
         return torch.diag(torch.tensor(parse_numbers(found[1], name), dtype=torch.float64))
@@ -35,18 +35,27 @@ def parse_matrix(text: Any, d: int | None = None, name: str = "matrix") -> Float
         size = int(found[2]) if found[2] else d
         if size is None:
             raise InvalidInput(f"{name} = {text!r} does not say its dimension; write for example I3")
-        factor = {"": 1.0, "-": -1.0, "+": 1.0}.get(found[1])
-        return (float(found[1]) if factor is None else factor) * torch.eye(size, dtype=torch.float64)
+        try:
+            factor = float(found[1] if found[1] not in ("", "-", "+") else found[1] + "1")
+        except ValueError:
+            raise InvalidInput(f"{name} = {text!r} is not understood; write for example 2.5 I") from None
+        return factor * torch.eye(size, dtype=torch.float64)
     if compact.startswith("["):
         try:
-            return as_tensor(ast.literal_eval(compact), name)
+            return _two_dimensional(as_tensor(ast.literal_eval(compact), name), name)
         except (ValueError, SyntaxError):
             raise InvalidInput(f"{name} = {text!r} is not a matrix; write for example [[1, .5], [0, 1]]") from None
     if compact.endswith((".npy", ".txt", ".csv")):
-        return as_tensor(_read_array(compact), name)
+        return _two_dimensional(as_tensor(_read_array(compact), name), name)
     raise InvalidInput(
         f"{name} = {text!r} is not understood; write diag(2,1), I, 2 I, [[1,.5],[0,1]], or the name of a .npy file"
     )
+
+
+def _two_dimensional(matrix: Tensor, name: str) -> Tensor:
+    if matrix.ndim != 2:
+        raise InvalidInput(f"{name} must be a matrix, got an array of shape {tuple(matrix.shape)}")
+    return matrix
 
 
 def parse_numbers(text: str, name: str = "numbers") -> list[float]:

@@ -121,15 +121,15 @@ def run(settings: Simulation, progress: bool) -> tuple[Path, list[str]]:
     if isinstance(flow, EuclideanAttention):
         return path, []
     with writing(folder):
-        drawn = snapshots(path, os.path.join(folder, "tokens"), title=title(settings))
+        drawn = snapshots(path, os.path.join(folder, "tokens"), title=title(settings, path.end.n))
     return path, [str(name) for name in drawn]
 
 
-def title(settings: Simulation) -> str:
+def title(settings: Simulation, n: int) -> str:
     """One line over the figure."""
     kind = settings.flow.kind.replace("-", " ")
     beta = f", β = {settings.flow.beta:g}" if settings.flow.kind not in ("zero-temperature", "hardmax") else ""
-    return f"{kind}, V = {settings.weights.V}, B = {settings.weights.B}{beta}, n = {settings.tokens.n}"
+    return f"{kind}, V = {settings.weights.V}, B = {settings.weights.B}{beta}, n = {n}"
 
 
 def observed(rho: Measure) -> dict[str, float]:
@@ -157,7 +157,7 @@ def summary(path: Path, settings: Simulation) -> dict[str, Any]:
 def show(path: Path, settings: Simulation, figures: list[str], seconds: float) -> None:
     """The closing table on the terminal."""
     console = Console()
-    table = Table(title=title(settings), title_style="bold")
+    table = Table(title=title(settings, path.end.n), title_style="bold")
     table.add_column("t", justify="right")
     indices = sorted({round(i * (len(path) - 1) / (ROWS - 1)) for i in range(ROWS)})
     rows = [(float(path.times[i]), observed(path.measure(i))) for i in indices]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import tomllib
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pydantic
 import torch
@@ -54,18 +55,18 @@ class Tokens(_Section):
     """The initial tokens."""
 
     law: Law = "uniform"
-    n: int = 600
+    n: Annotated[int, pydantic.Field(ge=1, le=2**40)] = 600
     mean: list[float] | None = None
     kappa: float = 10.0
     file: str | None = None
-    seed: int = 0
+    seed: Annotated[int, pydantic.Field(ge=-(2**63), lt=2**63)] = 0
 
 
 class Run(_Section):
     """How the flow is integrated and which times are kept."""
 
     t: float = 22.0
-    frames: int = 45
+    frames: Annotated[int, pydantic.Field(ge=2, le=2**24)] = 45
     method: str = "auto"
     rtol: float = 1e-8
     atol: float = 1e-10
@@ -75,7 +76,7 @@ class Run(_Section):
 
 
 class Output(_Section):
-    """Where the path and the figure go."""
+    """Where the path and the figure go; `overwrite` is a flag of one command and not kept in files."""
 
     out: str = "metastable-out/simulate"
     overwrite: bool = False
@@ -139,7 +140,9 @@ class Simulation(_Section):
         lines: list[str] = []
         for section, values in self.model_dump().items():
             lines.append(f"[{section}]")
-            lines += [f"# {k} =" if v is None else f"{k} = {_toml(v)}" for k, v in values.items()]
+            # A file that says overwrite would replace its own result instead of opening it.
+            kept = {k: v for k, v in values.items() if k != "overwrite"}
+            lines += [f"# {k} =" if v is None else f"{k} = {_toml(v)}" for k, v in kept.items()]
             lines.append("")
         return "\n".join(lines)
 
@@ -171,7 +174,7 @@ def read_config(location: str | None, overrides: dict[str, dict[str, Any]]) -> S
 def _sentence(error: pydantic.ValidationError) -> str:
     """The first complaint of pydantic, as one of ours."""
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"] if not str(part).startswith(("list[", "literal")))
+    where = ".".join(str(part) for part in first["loc"] if part != "str" and not str(part).startswith("list["))
     if first["type"] == "extra_forbidden":
         section: Any = getattr(Simulation(), str(first["loc"][0])) if len(first["loc"]) > 1 else Simulation()
         return f"{where} is not a known entry; choose from {', '.join(type(section).model_fields)}"
@@ -190,7 +193,7 @@ def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        return json.dumps(value)
     if isinstance(value, list):
         return "[" + ", ".join(_toml(v) for v in value) + "]"
     return repr(value)

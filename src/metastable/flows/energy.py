@@ -40,7 +40,8 @@ def interaction_energy(
         return log_energy
     if log_energy > 709:
         raise InvalidInput(
-            f"the energy overflows at beta = {beta:g} (its logarithm is {log_energy:.6g}); ask for log=True"
+            f"the energy overflows at beta = {beta:g} (its logarithm is {log_energy:.6g}); use "
+            "observe.interaction_energy(..., log=True)"
         )
     return math.exp(log_energy)
 

@@ -50,6 +50,8 @@ class Flow(ABC):
     """
 
     spherical: bool = True
+    smooth: bool = True
+    """False for a field with jumps at unknown places, on which error control only wastes steps."""
 
     @property
     @abstractmethod
@@ -137,9 +139,12 @@ class WeightedFlow(Flow):
 def describe_weights(weights: AttentionWeights | Schedule) -> dict[str, Any]:
     """Weights for provenance: their digest always, their entries when they are few."""
     if isinstance(weights, Schedule):
+        # A function has no digest; its values have one. Irregular times, so that periodic schedules differ, too.
         knots = [0.0, *weights.breakpoints]
+        times = knots + ([] if weights.piecewise_constant else [0.37 * 1.5**k for k in range(-12, 13)])
         name = getattr(weights.function, "__qualname__", type(weights.function).__name__)
-        return {"schedule": name, "knots": knots, "at_knots": [describe_weights(weights(k)) for k in knots]}
+        values = [describe_weights(weights(t)) for t in times]
+        return {"schedule": name, "times": times, "weights": values}
     digest = hashlib.sha256()
     for tensor in (weights.query, weights.key, weights.value, weights.output, weights.dense_B):
         if tensor is not None:

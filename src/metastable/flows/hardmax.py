@@ -13,9 +13,12 @@ class Hardmax(WeightedFlow):
     """x_i' = P_{x_i} V y_i,   y_i = mass-weighted mean of all x_j that maximise <x_i, B x_j>.
 
     Ties: scores that agree with the maximum to a few rounding units share the attention in proportion to their
-    masses, which is the limit of softmax. The field is discontinuous where the best key changes; the adaptive
-    integrator then takes small steps around the jump. Source: [arXiv:2508.09628].
+    masses, which is the limit of softmax. The field jumps where the best key changes, and tokens can slide along
+    such a jump for ever; `solve` therefore takes RK4 with a fixed step (order 1 across a jump) by default.
+    Source: [arXiv:2508.09628].
     """
+
+    smooth = False
 
     def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
         """V y_i before the projection."""

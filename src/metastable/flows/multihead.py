@@ -38,6 +38,7 @@ class MultiHead(Flow):
             raise InvalidInput(f"combine must be one of {', '.join(COMBINE)}, got {combine!r}")
         self.combine = combine
         self.spherical = self.heads[0].spherical
+        self.smooth = all(head.smooth for head in self.heads)
 
     @property
     def d(self) -> int:

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.attend import Attended, attend_unchecked, check_beta
+from metastable.attention.attend import Attended, attend_unchecked, check_beta, check_kernel
 from metastable.errors import InvalidInput, NoEnergy
 from metastable.flows.energy import interaction_energy, require_gradient_structure
 from metastable.flows.flow import Drift, WeightedFlow
@@ -41,6 +41,7 @@ class SelfAttention(WeightedFlow):
     ) -> None:
         super().__init__(weights)
         check_beta(beta)
+        check_kernel(kernel, rtol)
         self.beta = float(beta)
         self.kernel = kernel
         self.rtol = rtol
@@ -49,6 +50,8 @@ class SelfAttention(WeightedFlow):
             self.field = as_tensor(field, "field")
             if self.field.shape != (self.d,):
                 raise InvalidInput(f"field must have shape ({self.d},), got {tuple(self.field.shape)}")
+            if not bool(torch.isfinite(self.field).all()):
+                raise InvalidInput("field must be finite, got a NaN or infinity")
 
     def attention(
         self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]

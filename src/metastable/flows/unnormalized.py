@@ -8,21 +8,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.attend import attend_unchecked, check_beta
+from metastable.attention.attend import attend_unchecked, check_beta, check_kernel
 from metastable.errors import InvalidInput
 from metastable.flows.energy import interaction_energy, require_gradient_structure
 from metastable.flows.flow import Drift, WeightedFlow
 from metastable.weights import AttentionWeights, Schedule
 
-OVERFLOW_EXPONENT = 300.0
-"""beta |B| above which the field is scaled by default: e^300 still leaves room for squares in float64."""
+SCALED_FROM = 20.0
+"""beta |B| above which the field is scaled by default: beyond e^20 a unit of time cannot be resolved in float64."""
 
 
 class UnnormalizedAttention(WeightedFlow):
     """x_i' = P_{x_i} V sum_j m_j e^{beta <x_i, B x_j> - s} x_j.   Source: [arXiv:2312.10794].
 
     s = `log_scale` is a change of the unit of time, t_physical = e^{-s} t. The default is s = 0 while
-    beta |B| <= 300; above, e^{beta |B|} leaves the floating-point range, and s = beta |B|, which bounds the
+    beta |B| <= 20; above, the field is faster than time can be resolved, and s = beta |B|, which bounds the
     field by |V|. The value in use is `flow.log_scale`, and every path records it. With float32 tokens give
     `log_scale` yourself as soon as beta |B| > 80.
     """
@@ -38,12 +38,13 @@ class UnnormalizedAttention(WeightedFlow):
     ) -> None:
         super().__init__(weights)
         check_beta(beta)
+        check_kernel(kernel, rtol)
         self.beta = float(beta)
         self.kernel = kernel
         self.rtol = rtol
         exponent = self.beta * self._first.B_norm
         if log_scale is None:
-            log_scale = exponent if exponent > OVERFLOW_EXPONENT else 0.0
+            log_scale = exponent if exponent > SCALED_FROM else 0.0
         elif not exponent - log_scale < 700:
             raise InvalidInput(
                 f"log_scale = {log_scale} leaves e^(beta |B| - log_scale) = e^{exponent - log_scale:.4g}, which "

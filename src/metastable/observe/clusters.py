@@ -44,6 +44,8 @@ def clusters(rho: Any, angle: float = 0.1) -> Clusters:
     measure = as_measure(rho)
     if not (math.isfinite(angle) and 0 < angle <= math.pi):
         raise InvalidInput(f"angle must be in (0, pi], got {angle}")
+    if not measure.sphere:
+        raise InvalidInput("clusters at an angle need tokens on the sphere, got Euclidean ones")
     points, mass = measure.numpy()
     label = _circle_labels(points, angle) if measure.d == 2 else _tree_labels(points, 2 * math.sin(angle / 2))
     weight = np.bincount(label, weights=mass)

@@ -11,7 +11,8 @@ from torch import Tensor
 from metastable.errors import InvalidInput
 from metastable.measure import as_measure, as_tensor
 
-BLOCK = 2048
+PAIRS = 4_000_000
+"""Pairs of tokens that are looked at together."""
 
 
 def order_parameter(rho: Any) -> float:
@@ -45,8 +46,10 @@ def distance_to_subspace(rho: Any, basis: Any) -> float:
     span = as_tensor(basis, "basis", measure.points.dtype).to(measure.points.device)
     if span.ndim == 1:
         span = span[:, None]
-    if span.ndim != 2 or span.shape[0] != measure.d:
-        raise InvalidInput(f"basis must have shape ({measure.d}, k), got {tuple(span.shape)}")
+    if span.ndim != 2 or span.shape[0] != measure.d or not 1 <= span.shape[1] <= measure.d:
+        raise InvalidInput(f"basis must have shape ({measure.d}, k) with 1 <= k <= d, got {tuple(span.shape)}")
+    if not bool(torch.isfinite(span).all()):
+        raise InvalidInput("basis must be finite, got a NaN or infinity")
     orthonormal, triangle = torch.linalg.qr(span)
     if float(triangle.diagonal().abs().min()) <= 1e-12 * float(triangle.abs().max()):
         raise InvalidInput("the columns of basis must be linearly independent, and they are not")
@@ -68,10 +71,14 @@ def overlap_histogram(rho: Any, bins: int = 100) -> tuple[Float[Tensor, "b"], Fl
         raise InvalidInput("overlaps need at least two tokens, got one")
     points, mass = measure.points, measure.mass
     count = torch.zeros(bins, dtype=torch.float64)
-    for first in range(0, measure.n, BLOCK):
-        overlap = (points[first : first + BLOCK] @ points.T).clamp(-1, 1)
+    block = max(1, PAIRS // measure.n)
+    for first in range(0, measure.n, block):
+        overlap = (points[first : first + block] @ points.T).clamp(-1, 1)
         index = ((overlap + 1) * (bins / 2)).long().clamp(max=bins - 1)
-        weight = mass[first : first + BLOCK, None] * mass
+        weight = mass[first : first + block, None] * mass
         weight[torch.arange(len(weight)), torch.arange(first, first + len(weight))] = 0
-        count += torch.bincount(index.reshape(-1), weights=weight.reshape(-1).double(), minlength=bins)
+        counted = torch.bincount(index.reshape(-1), weights=weight.reshape(-1).double(), minlength=bins)
+        count += counted.cpu()
+    if not bool(count.sum() > 0):
+        raise InvalidInput("overlaps need two tokens that carry mass, got one")
     return count / count.sum(), torch.linspace(-1, 1, bins + 1, dtype=torch.float64)

@@ -62,14 +62,15 @@ class Adaptive:
         stages = self._stage_memory(x)
         stages[0] = state.slope
         step, rejected = min(state.step, self._cap(problem, state.rate)), state.rejected
-        smallest = 16 * math.ulp(max(abs(state.t), abs(limit), 1e-300))
+        smallest = max(16 * math.ulp(state.t), 1e-300)
         while True:
             t = next_time(state.t, step, limit)
             h = t - state.t
-            if h < smallest:
+            if h < smallest and t < limit:
                 raise SolveError(
                     f"the step fell below rounding at t = {state.t:.6g} (rate {state.rate:.3g}); the flow is too "
-                    "stiff or discontinuous there for these tolerances: raise rtol and atol, or use method='rk4'"
+                    "stiff or discontinuous there for these tolerances: raise rtol and atol, use method='rk4', or "
+                    "for unnormalised attention give log_scale, which changes the unit of time"
                 )
             for stage in range(1, 6):
                 shifted = problem.combine(x, stages[:stage], h * self._A[stage][:stage])

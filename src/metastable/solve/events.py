@@ -36,6 +36,10 @@ class Event:
     def __post_init__(self) -> None:
         if self.direction not in (-1, 0, 1):
             raise InvalidInput(f"direction must be -1, 0 or 1, got {self.direction}")
+        try:
+            object.__setattr__(self, "level", float(self.level))
+        except (TypeError, ValueError):
+            raise InvalidInput(f"level must be a number, got {self.level!r}") from None
 
     def gap(self, points: Tensor, mass: Tensor) -> float:
         """Observable minus level."""
@@ -56,13 +60,14 @@ def crossing(event: Event, step: Step, before: float, after: float, mass: Tensor
     direction = 1 if before < 0 <= after else -1 if before > 0 >= after else 0
     if direction == 0 or event.direction not in (0, direction):
         return None
-    if after == 0:
-        return Crossing(event.name, step.end.t, direction)
     width = step.end.t - step.start.t
 
     def gap(s: float) -> float:
         if s in (0.0, 1.0):
-            return after if s else before
-        return event.gap(step.interpolate([step.start.t + s * width])[0], mass)
+            value = after if s else before
+        else:
+            value = event.gap(step.interpolate([step.start.t + s * width])[0], mass)
+        # Touching the level counts as past it: an observable with steps (a number of clusters) is caught, too.
+        return value if value != 0 else direction * 1e-300
 
     return Crossing(event.name, step.start.t + width * float(brentq(gap, 0.0, 1.0, xtol=1e-12)), direction)

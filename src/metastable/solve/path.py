@@ -44,7 +44,7 @@ class Path:
         if self.frames is not None:
             return self.frames
         assert self.store is not None
-        return storage.read_frames(self.store, slice(None))
+        return storage.read_frames(self.store, slice(None), self.provenance.get("fingerprint"))
 
     def measure(self, index: int) -> Measure:
         """The tokens at saved time number `index` (negative counts from the last)."""
@@ -52,7 +52,7 @@ class Path:
         if not -m <= index < m:
             raise InvalidInput(f"the path has {m} saved times, got index {index}")
         if self.frames is None and self.store is not None and "points" not in self.__dict__:
-            points = storage.read_frames(self.store, index % m)
+            points = storage.read_frames(self.store, index % m, self.provenance.get("fingerprint"))
         else:
             points = self.points[index]
         return Measure(points, self.mass, sphere=self.sphere, dtype=points.dtype)

@@ -28,8 +28,8 @@ class Recorder(Protocol):
         """Keep the tokens at saved time number `index`."""
         ...
 
-    def pause(self, point: Checkpoint) -> None:
-        """A safe place between two steps: write a checkpoint if one is due."""
+    def pause(self, point: Checkpoint, now: bool = False) -> None:
+        """A safe place between two steps: write a checkpoint if one is due, or in any case if `now`."""
         ...
 
     def path(
@@ -50,7 +50,7 @@ class InMemory:
         """Copy the frame into its row."""
         self.frames[index] = points
 
-    def pause(self, point: Checkpoint) -> None:
+    def pause(self, point: Checkpoint, now: bool = False) -> None:
         """Nothing survives the process, so nothing is written."""
 
     def path(
@@ -88,8 +88,14 @@ class OnDisk:
                     "out, or pass resume=False"
                 )
             self.resumed = found
-            self.group: Any = zarr.open_group(self.store, mode="r+")
+            try:
+                self.group: Any = zarr.open_group(self.store, mode="r+")
+            except Exception as error:  # zarr raises many types for what is not a group
+                raise StorageError(
+                    f"{self.partial!r} has a checkpoint but no frames; delete it to start the run anew"
+                ) from error
         else:
+            storage.refuse_foreign(out)
             with storage.writing(out):
                 shutil.rmtree(self.partial, ignore_errors=True)
                 os.makedirs(self.partial)
@@ -114,9 +120,9 @@ class OnDisk:
         with storage.writing(self.out):
             self.group["points"][index] = points.cpu().numpy()
 
-    def pause(self, point: Checkpoint) -> None:
-        """Write a checkpoint when the last one is older than `every` seconds."""
-        if time.monotonic() - self._last >= self.every:
+    def pause(self, point: Checkpoint, now: bool = False) -> None:
+        """Write a checkpoint when the last one is older than `every` seconds, or `now`."""
+        if now or time.monotonic() - self._last >= self.every:
             with storage.writing(self.checkpoint):
                 point.write(self.checkpoint)
             self._last = time.monotonic()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
+import operator
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -62,7 +63,7 @@ def solve(
         keeps m equidistant ones. Memory is that of the kept frames plus a few times n x d.
     method: "adaptive" (order 5(4), error control per token), "rk4" and "euler" (fixed `step`, default 0.01; Euler
         with step 1/L is a network of L layers), "exact" (zero temperature only); "auto" takes exact where it
-        exists, else adaptive.
+        exists, rk4 where the field jumps (Hardmax) or a `step` is given, else adaptive.
     rtol, atol: the largest tangential error of any token in one step is a tenth of atol + rtol |x|.
     max_step, max_steps: bounds for the adaptive method; besides, step * rate of the flow stays below 2.5.
     dtype: torch.float32 for single precision; by default that of `rho0` (float64).
@@ -81,6 +82,12 @@ def solve(
     rho = _initial_measure(flow, rho0, dtype)
     t = _final_time(t)
     save_times = _save_times(times, t)
+    rtol, atol = _number(rtol, "rtol"), _number(atol, "atol")
+    step, max_step = (None if v is None else _number(v, n) for v, n in ((step, "step"), (max_step, "max_step")))
+    max_steps = None if max_steps is None else _integer(max_steps, "max_steps")
+    seed = None if seed is None else _integer(seed, "seed")
+    if isinstance(events, Event) or not all(isinstance(e, Event) for e in events):
+        raise InvalidInput("events must be a sequence of Event")
     for name, value in (("rtol", rtol), ("atol", atol)):
         if not (math.isfinite(value) and value >= 0):
             raise InvalidInput(f"{name} must be finite and >= 0, got {value}")
@@ -105,7 +112,7 @@ def solve(
         "n": rho.n,
         "d": rho.d,
         "dtype": str(rho.points.dtype).removeprefix("torch."),
-        "events": [[e.name, e.level, e.direction, e.stop] for e in events],
+        "events": [[e.name, e.level, e.direction, e.stop, e.gap(rho.points, rho.mass)] for e in events],
     }
     mark = fingerprint(parameters, rho.points, rho.mass)
     record = provenance(parameters, seed) | {"fingerprint": mark}
@@ -115,14 +122,19 @@ def solve(
     if out is None:
         recorder = InMemory(grid, rho.points, rho.mass)
     else:
-        if resume and (done := OnDisk.finished(os.fspath(out), mark)) is not None:
+        destination = os.path.normpath(os.fspath(out))
+        if resume and (done := OnDisk.finished(destination, mark)) is not None:
             return done
-        on_disk = OnDisk(os.fspath(out), grid, rho.points, rho.mass, mark, checkpoint_every, resume)
+        on_disk = OnDisk(destination, grid, rho.points, rho.mass, mark, checkpoint_every, resume)
         recorder, resumed = on_disk, on_disk.resumed
 
     with reporter(progress, t, type(flow).__name__) as report:
         run = _Run(problem, stepper, rho, save_times, tuple(events), recorder, mark, max_steps)
-        state = run.to(t, resumed, report)
+        try:
+            state = run.to(t, resumed, report)
+        except KeyboardInterrupt:
+            run.interrupted()
+            raise
     end = Measure(state.points, rho.mass, sphere=flow.spherical, dtype=rho.points.dtype)
     record["statistics"] = {
         "accepted_steps": state.accepted,
@@ -151,6 +163,7 @@ class _Run:
         self.saved = 0
         self.crossings: list[Crossing] = []
         self.gaps: tuple[float, ...] = ()
+        self.last: State | None = None
 
     def to(self, t_end: float, resumed: Checkpoint | None, report: Any) -> State:
         """Integrate to t_end, or to the event that stops the run."""
@@ -162,11 +175,11 @@ class _Run:
             state, self.saved, self.gaps = resumed.state, resumed.saved, resumed.gaps
             self.crossings = list(resumed.events)
             self.problem.evaluations = resumed.evaluations
-        knots = [b for b in self.problem.flow.breakpoints if 0 < b < t_end]
-        for begin, end in itertools.pairwise([0.0, *knots, t_end]):
+        jumps = self.problem.flow.breakpoints
+        for begin, end in itertools.pairwise(_stretches(jumps, t_end)):
             if state.t >= end:
                 continue
-            self.problem.stretch_end = end if end != t_end else math.inf
+            self.problem.stretch_end = min((b for b in jumps if b > begin and _same(b, end)), default=math.inf)
             if state.t == begin:
                 state = self.stepper.begin(self.problem, state)
             while state.t < end:
@@ -210,10 +223,18 @@ class _Run:
             return (step.interpolate(inside) if inside else []) + [end.points] * (len(times) - len(inside))
 
         self._save_up_to(end.t, frames)
-        self.recorder.pause(
-            Checkpoint(self.mark, end, self.saved, tuple(self.crossings), self.gaps, self.problem.evaluations)
-        )
+        if stop_at is None:
+            self.last = end
+            self.recorder.pause(self._checkpoint(end))
         return end, stop_at is not None
+
+    def _checkpoint(self, state: State) -> Checkpoint:
+        return Checkpoint(self.mark, state, self.saved, tuple(self.crossings), self.gaps, self.problem.evaluations)
+
+    def interrupted(self) -> None:
+        """Keep what was computed when the user interrupts the run between two checkpoints."""
+        if self.last is not None:
+            self.recorder.pause(self._checkpoint(self.last), now=True)
 
     def _save_up_to(self, t: float, frames: Any) -> None:
         last = bisect.bisect_right(self.save_times, t)
@@ -239,10 +260,7 @@ def _initial_measure(flow: Flow, rho0: Any, dtype: torch.dtype | None) -> Measur
 
 
 def _final_time(t: Any) -> float:
-    try:
-        value = float(t)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"t must be a number, got {t!r}") from None
+    value = _number(t, "t")
     if not (math.isfinite(value) and value >= 0):
         raise InvalidInput(f"t must be finite and >= 0, got {t}")
     return value
@@ -254,11 +272,14 @@ def _save_times(times: Any, t: float) -> list[float]:
     if isinstance(times, int | np.integer) and not isinstance(times, bool):
         if times < 2:
             raise InvalidInput(f"times as a number of frames must be >= 2, got {times}")
-        return [float(x) for x in np.linspace(0.0, t, int(times))]
+        return [float(x) for x in np.linspace(0.0, t, int(times))] if t > 0 else [0.0]
     try:
-        grid = [float(x) for x in np.asarray(times, dtype=np.float64).reshape(-1)]
+        array = np.asarray(times, dtype=np.float64)
     except (TypeError, ValueError):
         raise InvalidInput(f"times must be numbers, got {times!r}") from None
+    if array.ndim != 1 or isinstance(times, bool):
+        raise InvalidInput(f"times must be one row of numbers or a number of frames, got {times!r}")
+    grid = [float(x) for x in array]
     if not grid:
         raise InvalidInput("times must hold at least one time, got none")
     if not all(math.isfinite(x) for x in grid) or any(b <= a for a, b in itertools.pairwise(grid)):
@@ -273,7 +294,7 @@ def _stepper(flow: Flow, method: str, step: float | None, t: float, events: bool
         solvable = isinstance(flow, ZeroTemperature) and (
             not isinstance(flow.weights, Schedule) or flow.weights.piecewise_constant
         )
-        method = "exact" if solvable else "adaptive"
+        method = "exact" if solvable else "adaptive" if flow.smooth and step is None else "rk4"
     if method not in METHODS:
         raise InvalidInput(f"unknown method {method!r}; choose from auto, {', '.join(METHODS)}")
     if method == "exact" and isinstance(flow, ZeroTemperature):
@@ -286,6 +307,33 @@ def _stepper(flow: Flow, method: str, step: float | None, t: float, events: bool
             raise InvalidInput("method 'adaptive' chooses its own steps; give max_step, or use 'rk4' or 'euler'")
         return Adaptive(), None
     return METHODS[method](), step or DEFAULT_STEP
+
+
+def _stretches(jumps: Sequence[float], t_end: float) -> list[float]:
+    """0, the times between which the field is continuous, t_end; times that only rounding separates are one."""
+    inside = [0.0]
+    for b in sorted(jumps):
+        if b > 0 and not _same(b, inside[-1]) and b < t_end and not _same(b, t_end):
+            inside.append(float(b))
+    return [*inside, t_end]
+
+
+def _same(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=1e-12, abs_tol=1e-300)
+
+
+def _number(value: Any, name: str) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InvalidInput(f"{name} must be a number, got {value!r}") from None
+
+
+def _integer(value: Any, name: str) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise InvalidInput(f"{name} must be an integer, got {value!r}") from None
 
 
 def _short(values: Sequence[float]) -> str:

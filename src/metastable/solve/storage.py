@@ -46,7 +46,8 @@ def finish(
     provenance: dict[str, Any],
 ) -> None:
     """Write what is known only at the end and declare the group complete."""
-    group.create_array("end", data=end.points.cpu().numpy())
+    # Overwriting makes this repeatable: a run that failed right here finishes when it is called again.
+    group.create_array("end", data=end.points.cpu().numpy(), overwrite=True)
     group.attrs.update(
         {
             "kind": _KIND,
@@ -62,6 +63,8 @@ def finish(
 
 def save(path: Path, destination: str) -> None:
     """Write a path beside its destination, then swap it in."""
+    destination = os.path.normpath(destination)
+    refuse_foreign(destination)
     aside = f"{destination}.{uuid.uuid4().hex[:8]}.part"
     try:
         with writing(destination):
@@ -88,7 +91,9 @@ def load(location: str | os.PathLike[str]) -> Path:
         raise StorageError(f"{where!r} is not a metastable path: {_first_line(error)}") from error
     if attributes.get("kind") != _KIND:
         raise StorageError(f"{where!r} is a zarr group but not a complete metastable path")
-    version = attributes["schema_version"]
+    version = attributes.get("schema_version")
+    if not isinstance(version, int):
+        raise StorageError(f"{where!r} has no readable schema version, got {version!r}")
     if version > SCHEMA_VERSION:
         raise StorageError(
             f"{where!r} has schema version {version}, newer than {SCHEMA_VERSION}, the newest that this metastable "
@@ -112,15 +117,33 @@ def load(location: str | os.PathLike[str]) -> Path:
         raise StorageError(f"{where!r} is damaged: {_first_line(error)}") from error
 
 
-def read_frames(location: str, index: int | slice) -> Tensor:
-    """Frames of a stored path."""
+def refuse_foreign(destination: str) -> None:
+    """Refuse to replace anything that is not a path of ours."""
+    if not os.path.exists(destination):
+        return
+    try:
+        ours = dict(zarr.open_group(destination, mode="r").attrs).get("kind") == _KIND
+    except Exception:  # zarr raises many types for what is not a group
+        ours = False
+    if not ours:
+        raise StorageError(f"{destination!r} exists and is not a metastable path; choose another name")
+
+
+def read_frames(location: str, index: int | slice, fingerprint: str | None) -> Tensor:
+    """Frames of a stored path, if the run with this fingerprint is still what is stored there."""
     try:
         group: Any = zarr.open_group(location, mode="r")
+        stored = json.loads(str(group.attrs["provenance"])).get("fingerprint")
+        missing = group["points"].nchunks_initialized < int(group.attrs["saved"])
         frames = (
             group["points"][: int(group.attrs["saved"])] if isinstance(index, slice) else group["points"][index]
         )
     except Exception as error:
         raise StorageError(f"{location!r} cannot be read: {_first_line(error)}") from error
+    if stored != fingerprint:
+        raise StorageError(f"{location!r} holds another run now; this path's frames are gone")
+    if missing:
+        raise StorageError(f"{location!r} is damaged: frames are missing")
     return torch.from_numpy(np.asarray(frames))
 
 
