@@ -142,9 +142,11 @@ def test_mixed_precision_is_promoted():
 def test_auto_names_the_kernel_that_ran():
     small, wide = tokens(300, 3, "uniform", 0), tokens(300, 40, "uniform", 0)
     assert attend(small, small).kernel == "fused"
-    assert attend(wide, wide).kernel == "blocks"
+    assert attend(wide, wide).kernel == "sdpa"
     assert attend(wide[:5], wide[:5]).kernel == "dense"
-    assert attend(small, small, values=wide).kernel == "blocks"
+    assert attend(small, small, values=wide).kernel == "sdpa"
+    many = tokens(2500, 9, "uniform", 0)
+    assert attend(many, many).kernel == "blocks"
     assert attend(small, small).error is None
 
 

@@ -1,7 +1,8 @@
 """torch's scaled-dot-product attention in its flash form on the CPU, as a kernel of `attend`.
 
-The mass rides in one more column, <[beta q, 1], [k, log m]> = beta <q, k> + log m, and the operator behind
-`torch.nn.functional.scaled_dot_product_attention` is called itself, because only it returns the log-partition.
+Unequal masses ride in one more column, <[beta q, 1], [k, log m]> = beta <q, k> + log m; equal ones only shift the
+log-partition. The operator behind `torch.nn.functional.scaled_dot_product_attention` is called itself, because only
+it returns the log-partition.
 """
 
 from __future__ import annotations
@@ -20,12 +21,15 @@ def attend_sdpa(queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, bet
     kept = mass > 0
     if not bool(kept.all()):
         keys, values, mass = keys[kept], values[kept], mass[kept]
-    d, d_v = queries.shape[1], values.shape[1]
-    width = max(d + 1, d_v)
-    q = pad(torch.cat([beta * queries, torch.ones_like(queries[:, :1])], dim=1), (0, width - d - 1))
-    k = pad(torch.cat([keys, torch.log(mass)[:, None]], dim=1), (0, width - d - 1))
-    v = pad(values, (0, width - d_v))
+    d_v, scale, shift = values.shape[1], beta, float(mass[0].log())
+    if not bool((mass == mass[0]).all()):
+        queries = torch.cat([beta * queries, torch.ones_like(queries[:, :1])], dim=1)
+        keys = torch.cat([keys, torch.log(mass)[:, None]], dim=1)
+        scale, shift = 1.0, 0.0
+    width = max(queries.shape[1], d_v)
+    # The operator reads rows of strided tensors wrongly, so it gets contiguous ones.
+    q, k, v = (pad(x, (0, width - x.shape[1])).contiguous()[None, None] for x in (queries, keys, values))
     mean, log_partition = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(
-        q[None, None], k[None, None], v[None, None], 0.0, False, scale=1.0
+        q, k, v, 0.0, False, scale=scale
     )
-    return mean[0, 0, :, :d_v], log_partition.reshape(-1)
+    return mean[0, 0, :, :d_v], log_partition.reshape(-1) + shift

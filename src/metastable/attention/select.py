@@ -69,7 +69,9 @@ def select(queries: Tensor, keys: Tensor, values: Tensor, beta: float, rtol: flo
         return "dense"
     if queries.shape[1] <= MAX_COLUMNS and values.shape[1] <= MAX_COLUMNS:
         return "fused"
-    return "blocks" if queries.shape[0] * keys.shape[0] > 16384 else "dense"
+    pairs = queries.shape[0] * keys.shape[0]
+    # Measured: a few calls for small systems, torch's flash form up to some 2000 tokens, our tiles above.
+    return "dense" if pairs <= 16384 else "sdpa" if pairs <= 6_000_000 else "blocks"
 
 
 def _approximate(queries: Tensor, keys: Tensor, values: Tensor, beta: float, rtol: float) -> str | None:
