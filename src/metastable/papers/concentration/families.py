@@ -77,8 +77,8 @@ def distance_curve(
 ) -> np.ndarray:
     """W2(rho_t, Pi#rho_0) of the mean field at the given times, of which the first is 0.
 
-    Short or warm runs are refined to a tolerance. Late and cold ones, where each refinement takes minutes, use
-    graded nodes in a number that reproduces the refined values to 1e-5 where both can be had.
+    Short or warm runs are refined to a tolerance. Late and cold ones, where each refinement takes minutes, use a
+    fixed number of graded nodes: good for decay and floor, but they leave the metastable phase too early.
     """
     horizon = float(np.asarray(times)[-1])
     if horizon <= 3 or (horizon <= 8 and beta <= 80):
