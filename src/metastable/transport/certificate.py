@@ -19,7 +19,7 @@ import math
 import numba
 import numpy as np
 
-from metastable.transport.shift import TIE, TURN, Quantiles, ShiftCost, displacement_cost
+from metastable.transport.shift import TIE, TURN, Quantiles, ShiftCost, displacement_cost, first_boundary
 
 SLACK = 1e-13
 """Rounding allowed in u_i + v_j <= h; it is subtracted from the bound."""
@@ -65,15 +65,7 @@ def _potentials(
     v = np.full(m, np.nan)
     share = 0.0
     for sweep in range(2):
-        turns = math.floor(-shift)
-        j = int(np.searchsorted(y_level, -shift - turns, side="right"))
-        while j > 0 and y_level[j - 1] + turns + shift > TIE:
-            j -= 1
-        while j < m and y_level[j] + turns + shift <= TIE:
-            j += 1
-        if j >= m:
-            j -= m
-            turns += 1
+        j, turns = first_boundary(y_level, shift)
         i = 0
         counted = 0
         fixed = 0.0

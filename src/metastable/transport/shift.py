@@ -223,6 +223,22 @@ def _integer_shift(
 
 
 @numba.njit(cache=True, nogil=True)
+def first_boundary(y_level: np.ndarray, shift: float) -> tuple[int, int]:
+    """(j, turns): the first boundary y_level[j] + turns + shift that lies right of level 0, ties to the left."""
+    m = len(y_level)
+    turns = math.floor(-shift)
+    j = int(np.searchsorted(y_level, -shift - turns, side="right"))
+    while j > 0 and y_level[j - 1] + turns + shift > TIE:
+        j -= 1
+    while j < m and y_level[j] + turns + shift <= TIE:
+        j += 1
+    if j >= m:
+        j -= m
+        turns += 1
+    return j, turns
+
+
+@numba.njit(cache=True, nogil=True)
 def _merge(
     x: np.ndarray,
     x_level: np.ndarray,
@@ -241,15 +257,7 @@ def _merge(
     gives more of the x found there to y_j and less to y_{j+1}. Exactly m boundaries are counted per turn.
     """
     n, m = len(x), len(y)
-    turns = math.floor(-shift)
-    j = int(np.searchsorted(y_level, -shift - turns, side="right"))
-    while j > 0 and y_level[j - 1] + turns + shift > TIE:
-        j -= 1
-    while j < m and y_level[j] + turns + shift <= TIE:
-        j += 1
-    if j >= m:
-        j -= m
-        turns += 1
+    j, turns = first_boundary(y_level, shift)
     i = 0
     counted = 0
     before = 0.0
