@@ -131,7 +131,7 @@ def test_circle_refuses_what_it_cannot_do():
 def test_proxies_carry_the_mass():
     """Constants are interpolated exactly: every level carries the mass of all keys."""
     x, m = circle(3000, "uniform", 0).numpy(), masses(3000, 0).numpy()
-    found = gather_keys(x, m, 8, 12)
+    found, off = gather_keys(x, m, 8, 16)
     for level in range(COARSEST, 9):
         first = 2**level - 2**COARSEST
         np.testing.assert_allclose(found.weight[first : first + 2**level].sum(), m.sum(), rtol=1e-13)

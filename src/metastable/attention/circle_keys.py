@@ -6,6 +6,8 @@ Over one cell, e^{<z, k(theta)>} k(theta) is interpolated at p Chebyshev nodes k
 
 with an error relative to the (positive) sum of the cell. Cells are dyadic in the "diamond angle" y / (|x| + |y|),
 which costs a division instead of an arctangent; the coordinate in a cell is s = sin(theta - centre) / sin(half).
+W_a comes from the Chebyshev moments sum_j m_j T_k(s_j), to which a token adds a whole row at once (`lanes`): for p
+= 8 all T_k as polynomials in s, for p = 16 T_{2k} and T_{2k+1} / s as polynomials in T_2, whose degree is half.
 """
 
 from __future__ import annotations
@@ -18,10 +20,15 @@ import numpy as np
 from numba import njit
 
 from metastable.attention.exp2 import REDUCTION
+from metastable.attention.lanes import polynomials_to_row
 from metastable.threads import over_rows
 
 COARSEST = 4
 """Level of the coarsest cells: level l cuts the circle into 2^l of them."""
+EMPTY = -1e30
+"""Log of the mass of an empty cell: finite, so that loops over it may be compiled without care for infinities."""
+BLOCK = 512
+"""Tokens whose cells are found before their rows are touched: the first loop is over lanes, the second is not."""
 
 
 class Cells(NamedTuple):
@@ -31,6 +38,8 @@ class Cells(NamedTuple):
     """(cells, 2) unit vectors."""
     half: np.ndarray
     """(cells,) half widths in radians."""
+    sine: np.ndarray
+    """(cells,) sines of the half widths."""
 
 
 class KeyCells(NamedTuple):
@@ -40,7 +49,7 @@ class KeyCells(NamedTuple):
     weight: np.ndarray
     """(cells, p): W_a."""
     log_mass: np.ndarray
-    """(cells,): log of the mass in a cell, -inf where it is empty."""
+    """(cells,): log of the mass in a cell, EMPTY where it is empty."""
     finest: int
 
 
@@ -55,17 +64,16 @@ def circle_cells(finest: int) -> Cells:
         middle = 0.5 * (angle[1:] + angle[:-1])
         centres.append(np.stack([np.cos(middle), np.sin(middle)], axis=1))
         halves.append(0.5 * np.diff(angle))
-    return Cells(np.concatenate(centres), np.concatenate(halves))
+    half = np.concatenate(halves)
+    return Cells(np.concatenate(centres), half, np.sin(half))
 
 
 @njit(nogil=True, cache=True, inline="always")
 def diamond(x: float, y: float) -> float:
     """Diamond angle in [0, 4] of a non-zero vector: monotone in the angle, without trigonometry."""
-    size = abs(x) + abs(y)
-    a = y / size if size > 0.0 else 0.0
-    if x >= 0.0:
-        return a if a >= 0.0 else 4.0 + a
-    return 2.0 - a
+    a = y / (abs(x) + abs(y) + 1e-300)
+    right = a if a >= 0.0 else 4.0 + a
+    return right if x >= 0.0 else 2.0 - a
 
 
 @cache
@@ -74,83 +82,120 @@ def chebyshev_nodes(p: int) -> np.ndarray:
     return np.cos((2 * np.arange(p) + 1) * math.pi / (2 * p))
 
 
+def _rows(p: int) -> list[int]:
+    """Which T_k the columns of the moments hold."""
+    return list(range(p)) if p == 8 else [*range(0, p, 2), *range(1, p, 2)]
+
+
 @cache
 def from_moments(p: int) -> np.ndarray:
-    """(p, p): Lagrange weights at the nodes from Chebyshev moments, W_a = sum_k A[k, a] sum_j m_j T_k(s_j)."""
+    """(p, p): Lagrange weights at the nodes from the columns of the moments."""
     matrix = np.cos(np.arange(p)[:, None] * (2 * np.arange(p) + 1) * math.pi / (2 * p)) * (2.0 / p)
     matrix[0] *= 0.5
-    return matrix
+    return np.ascontiguousarray(matrix[_rows(p)])
 
 
-def gather_keys(keys: np.ndarray, mass: np.ndarray, finest: int, p: int) -> KeyCells:
-    """Proxy weights of the keys (n, 2), of positive masses, at all levels down to `finest`."""
+def _table(first: tuple[float, ...], second: tuple[float, ...], by: tuple[float, ...]) -> np.ndarray:
+    """(8, 8): coefficients, in columns, of eight polynomials with P_{k+1} = by P_k - P_{k-1}."""
+    polynomials = [np.array(first), np.array(second)]
+    while len(polynomials) < 8:
+        polynomials.append(np.polynomial.polynomial.polysub(np.convolve(by, polynomials[-1]), polynomials[-2]))
+    table = np.zeros((8, 8))
+    for a, polynomial in enumerate(polynomials):
+        table[: len(polynomial), a] = polynomial
+    return table
+
+
+_add_all: Any = polynomials_to_row(_table((1.0,), (0.0, 1.0), (0.0, 2.0)))
+_add_odd: Any = polynomials_to_row(_table((1.0,), (-1.0, 2.0), (0.0, 2.0)))
+
+
+def gather_keys(keys: np.ndarray, mass: np.ndarray, finest: int, p: int) -> tuple[KeyCells, float]:
+    """Proxy weights, p = 8 or 16, of the keys (n, 2), of masses >= 0, at all levels down to `finest`.
+
+    Also returns the largest difference of |k|^2 from one.
+    """
     cells = circle_cells(finest)
     count, first = 2**finest, 2**finest - 2**COARSEST
-    centre, half = cells.centre[first:], cells.half[first:]
-    parts: dict[int, np.ndarray] = {}
+    centre, sine = cells.centre[first:], cells.sine[first:]
+    parts: dict[int, tuple[np.ndarray, float]] = {}
 
     def rows(start: int, stop: int) -> None:
-        moments = np.zeros((count, p))
-        _moments(keys[start:stop], mass[start:stop], centre, 1.0 / np.sin(half), moments)
-        parts[start] = moments
+        moments = np.zeros(count * p)
+        parts[start] = moments, _moments(keys[start:stop], mass[start:stop], centre, sine, moments, p)
 
-    over_rows(rows, len(keys), cost=25.0 * len(keys), quantum=max(8 * count, 1024))
+    over_rows(rows, len(keys), cost=8.0 * len(keys), quantum=max(4 * count, 1024))
     # In the order of the rows, not of the threads: the same call gives the same digits.
-    moments = sum((parts[start] for start in sorted(parts)), np.zeros((count, p)))
+    moments, *others = [parts[start][0] for start in sorted(parts)]
+    for other in others:
+        moments += other
     weight = np.empty((2 * count - 2**COARSEST, p))
-    weight[first:] = moments @ from_moments(p)
-    _merge(cells.centre, cells.half, weight, finest, chebyshev_nodes(p), from_moments(p))
-    with np.errstate(divide="ignore"):
-        log_mass = np.log(np.maximum(weight.sum(axis=1), 0.0))
-    return KeyCells(cells, weight, log_mass, finest)
+    np.matmul(moments.reshape(count, p), from_moments(p), out=weight[first:])
+    _merge(*cells, weight, finest, chebyshev_nodes(p), from_moments(p))
+    cell_mass = weight.sum(axis=1)
+    log_mass = np.log(cell_mass, out=np.full(len(weight), EMPTY), where=cell_mass > 0.0)
+    return KeyCells(cells, weight, log_mass, finest), max(off for _, off in parts.values())
 
 
 @njit(nogil=True, cache=True, fastmath=REDUCTION, error_model="numpy")
-def _moments(keys: Any, mass: Any, centre: Any, inverse_sine: Any, moments: Any) -> None:
-    count, p = moments.shape
-    scale = count / 4.0
-    for j in range(keys.shape[0]):
-        x, y = keys[j, 0], keys[j, 1]
-        c = min(int(diamond(x, y) * scale), count - 1)
-        s = (centre[c, 0] * y - centre[c, 1] * x) * inverse_sine[c]
-        s = min(max(s, -1.0), 1.0)
-        m = mass[j]
-        row = moments[c]
-        # Two interleaved recurrences T_{k+2} = 2 T_2 T_k - T_{k-2} halve the chain of dependent operations.
-        even, odd = m, m * s
-        two = 4.0 * s * s - 2.0
-        even_before, odd_before = 0.5 * m * two, odd
-        for k in range(0, p - 1, 2):
-            row[k] += even
-            row[k + 1] += odd
-            even, even_before = two * even - even_before, even
-            odd, odd_before = two * odd - odd_before, odd
+def find_cells(points: Any, xx: float, xy: float, yy: float, count: int, cell: Any) -> float:
+    """cell[j] = cell, of `count` ones, of y_j = [[xx, xy], [xy, yy]] points[j]; returns max_j ||y_j|^2 - 1|."""
+    scale, off = count / 4.0, 0.0
+    for j in range(points.shape[0]):
+        x, y = xx * points[j, 0] + xy * points[j, 1], xy * points[j, 0] + yy * points[j, 1]
+        c = int(diamond(x, y) * scale)
+        cell[j] = c if c < count else count - 1
+        away = abs(x * x + y * y - 1.0)
+        off = away if away > off else off
+    return off
+
+
+@njit(nogil=True, cache=True, fastmath=REDUCTION, error_model="numpy")
+def _add_moments(
+    x: float, y: float, m: float, cx: float, cy: float, h: float, moments: Any, at: int, p: int
+) -> None:
+    s = (cx * y - cy * x) / h
+    if p == 8:
+        _add_all(moments, at, s, m)
+    else:
+        double = 2.0 * s * s - 1.0
+        _add_all(moments, at, double, m)
+        _add_odd(moments, at + 8, double, m * s)
+
+
+@njit(nogil=True, cache=True, fastmath=REDUCTION, error_model="numpy")
+def _moments(keys: Any, mass: Any, centre: Any, sine: Any, moments: Any, p: int) -> float:
+    cell = np.empty(BLOCK, np.int32)
+    off = 0.0
+    for start in range(0, keys.shape[0], BLOCK):
+        some = keys[start : start + BLOCK]
+        off = max(off, find_cells(some, 1.0, 0.0, 1.0, sine.shape[0], cell))
+        for j in range(some.shape[0]):
+            c = cell[j]
+            _add_moments(
+                some[j, 0], some[j, 1], mass[start + j], centre[c, 0], centre[c, 1], sine[c], moments, c * p, p
+            )
+    return off
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _merge(centre: Any, half: Any, weight: Any, finest: int, nodes: Any, matrix: Any) -> None:
+def _merge(centre: Any, _half: Any, sine: Any, weight: Any, finest: int, nodes: Any, matrix: Any) -> None:
     """Weights of a cell from those of its two halves, whose proxies are keys of the cell."""
     p = nodes.shape[0]
     moments = np.empty(p)
     for level in range(finest - 1, COARSEST - 1, -1):
         first, below = 2**level - 2**COARSEST, 2 ** (level + 1) - 2**COARSEST
-        for c in range(2**level):
+        for c in range(first, first + 2**level):
             moments[:] = 0.0
-            x, y = centre[first + c]
-            inverse = 1.0 / math.sin(half[first + c])
-            for child in (below + 2 * c, below + 2 * c + 1):
+            for child in (below + 2 * (c - first), below + 2 * (c - first) + 1):
                 if weight[child].any():
-                    u, v, sine = centre[child, 0], centre[child, 1], math.sin(half[child])
+                    u, v = centre[child, 0], centre[child, 1]
                     for a in range(p):
-                        along = nodes[a] * sine
+                        along = nodes[a] * sine[child]
                         up = math.sqrt(1.0 - along * along)
-                        s = (x * (v * up + u * along) - y * (u * up - v * along)) * inverse
-                        before, here = s, 1.0
-                        for k in range(p):
-                            moments[k] += weight[child, a] * here
-                            before, here = here, 2.0 * s * here - before
-            for a in range(p):
-                total = 0.0
-                for k in range(p):
-                    total += moments[k] * matrix[k, a]
-                weight[first + c, a] = total
+                        x, y = u * up - v * along, v * up + u * along
+                        _add_moments(x, y, weight[child, a], centre[c, 0], centre[c, 1], sine[c], moments, 0, p)
+            weight[c] = 0.0
+            for k in range(p):
+                for a in range(p):
+                    weight[c, a] += moments[k] * matrix[k, a]

@@ -1,7 +1,8 @@
-"""One patch of queries on the circle: which key cells matter, at which level, and F e^{-<z, u>} at its nodes.
+"""Patches of queries on the circle: which key cells matter to one, at which level, and the sums over their proxies.
 
-A patch is the set of z with angle in a cell and |z| in [low, high]. For every scanned key cell c, the share is an
-upper bound over the patch of its part of F(z), from the comparison with the best cell b at the same z,
+A patch is a set of z = beta q with directions within `spread` of (x, y) and |z| in [low, high]. For every scanned
+key cell c, the share is an upper bound over the patch of its part of F(z), from the comparison with the best cell b
+at the same z,
     log share_c = log M_c - log M_b + |z| (cos(least angle to c) - cos(largest angle to b)).
 Cells below the tolerance are left out. All functions that are interpolated are entire, so p Chebyshev nodes leave
 an error of at most 4 G rho^(1-p) / (rho - 1) for every rho > 1, where G = sum_c share_c e^{range_c + growth_c}: the
@@ -13,12 +14,13 @@ several rho meets the tolerance.
 from __future__ import annotations
 
 import math
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from metastable.attention.circle_keys import COARSEST
+from metastable.attention.circle_keys import COARSEST, EMPTY, KeyCells, chebyshev_nodes
 from metastable.attention.exp2 import REDUCTION, exp2
 
 MOST = 28
@@ -27,7 +29,46 @@ _LOG2_E = math.log2(math.e)
 _ELLIPSES = (1.5, 2.0, 2.7, 3.6, 4.8, 6.5, 9.0, 13.0, 20.0, 40.0, 100.0, 1e3, 1e5, 1e9, 1e14)
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+class Patches(NamedTuple):
+    """Where the z of every patch are; `level` is that of the key cells which are scanned for it."""
+
+    direction: np.ndarray
+    """(patches, 2) unit vectors."""
+    spread: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    many: np.ndarray
+    """Number of queries."""
+    level: int
+
+
+def patch_level(sharpest: float) -> int:
+    """Level of the patches: narrow enough that polynomials of degree ten to fifteen follow F over one."""
+    return min(max(math.floor(math.log2(max(16.0 * math.sqrt(sharpest), 1.0))), COARSEST), 11)
+
+
+def scanned_level(sharpest: float, finest: int, rtol: float) -> int:
+    """Level whose cells are a quarter of the angle at which the weight e^{-|z| angle^2 / 2} falls to rtol."""
+    window = math.sqrt(2.0 * (4.0 - math.log(rtol)) / max(sharpest, 1.0))
+    return min(max(math.ceil(math.log2(8.0 * math.pi / window)), COARSEST), finest, 10)
+
+
+@cache
+def chebyshev_tables() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Nodes [order, a]; coefficients from values at the nodes [order, k, a]; monomials of T_k [k, power]."""
+    nodes, transform = np.zeros((MOST + 1, MOST)), np.zeros((MOST + 1, MOST, MOST))
+    for order in range(1, MOST + 1):
+        nodes[order, :order] = chebyshev_nodes(order)
+        angle = np.arange(order)[:, None] * (2 * np.arange(order) + 1) * math.pi / (2 * order)
+        transform[order, :order, :order] = np.cos(angle) * (2.0 / order)
+        transform[order, 0, :order] *= 0.5
+    monomials = np.zeros((MOST, MOST))
+    for k in range(MOST):
+        monomials[k, : k + 1] = np.polynomial.chebyshev.cheb2poly([0.0] * k + [1.0])
+    return nodes, transform, monomials
+
+
+@njit(nogil=True, cache=True, fastmath=REDUCTION, error_model="numpy")
 def scan(
     centre: Any,
     half: Any,
@@ -42,32 +83,38 @@ def scan(
 ) -> tuple[int, Any, Any]:
     """(best cell, cells that matter, log of their shares) among the key cells of `level`, for a patch at (x, y)."""
     first, count = 2**level - 2**COARSEST, 2**level
-    best, best_value = first, -np.inf
-    for c in range(first, first + count):
-        if log_mass[c] > -np.inf:
-            value = log_mass[c] + 0.5 * (low + high) * (centre[c, 0] * x + centre[c, 1] * y)
-            if value > best_value:
-                best, best_value = c, value
+    middle = 0.5 * (low + high)
+    value = np.empty(count)
+    top = EMPTY
+    for c in range(count):
+        v = log_mass[first + c] + middle * (centre[first + c, 0] * x + centre[first + c, 1] * y)
+        value[c] = v
+        top = v if v > top else top
+    best = first
+    for c in range(count):
+        if value[c] == top:
+            best = first + c
+            break
     u, v = centre[best]
     angle = math.atan2(abs(v * x - u * y), u * x + v * y) + half[best] + spread
     from_best = math.cos(min(angle, math.pi))
-    cells, log_share = np.empty(count, dtype=np.int64), np.empty(count)
+    for c in range(count):
+        cosine = centre[first + c, 0] * x + centre[first + c, 1] * y
+        sine = abs(centre[first + c, 1] * x - centre[first + c, 0] * y)
+        wide = half[first + c] + spread
+        # cos(angle - wide) <= cos(angle) + wide sin(angle) + wide^2 / 2 where the cosine is negative.
+        nearest = cosine + sine * wide + (0.5 * wide * wide if cosine < 0.0 else 0.0)
+        nearest = 1.0 if nearest > 1.0 or (cosine > 0.0 and sine <= wide) else nearest
+        difference = nearest - from_best
+        value[c] = log_mass[first + c] - log_mass[best] + (high if difference > 0.0 else low) * difference
+    cells = np.empty(count, dtype=np.int64)
     found, least = 0, math.log(0.1 * rtol / count)
-    for c in range(first, first + count):
-        if log_mass[c] > -np.inf:
-            cosine, sine = centre[c, 0] * x + centre[c, 1] * y, abs(centre[c, 1] * x - centre[c, 0] * y)
-            wide = half[c] + spread
-            # cos(angle - wide) <= cos(angle) + wide sin(angle) + wide^2 / 2 where the cosine is negative.
-            nearest = 1.0
-            if cosine <= 0.0 or sine > wide:
-                nearest = min(cosine + sine * wide + (0.5 * wide * wide if cosine < 0.0 else 0.0), 1.0)
-            difference = nearest - from_best
-            share = log_mass[c] - log_mass[best] + max(low * difference, high * difference)
-            if share > least:
-                cells[found] = c
-                log_share[found] = min(share, 0.0)
-                found += 1
-    return best, cells[:found], log_share[:found]
+    for c in range(count):
+        if value[c] > least:
+            cells[found] = first + c
+            value[found] = min(value[c], 0.0)
+            found += 1
+    return best, cells[:found], value[:found]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -81,6 +128,17 @@ def steepest_key_error(h: float, size: float, p: int) -> float:
         growth = size * (h * (a + 1.0) + math.cosh(h * b) - 1.0) + h * b - (p - 1) * math.log(rho)
         error = min(error, 4.0 * math.exp(min(growth, 50.0)) / (rho - 1.0))
     return error
+
+
+@njit(nogil=True, cache=True, fastmath=REDUCTION, error_model="numpy")
+def _sum_of_exponentials(constant: Any, slope: Any, t: float, bend: Any, curve: float, plus: float) -> float:
+    """sum_i e^{constant_i + slope_i t + bend_i curve + plus}, every term held to at most e^300."""
+    total = 0.0
+    for i in range(constant.shape[0]):
+        e = (constant[i] + slope[i] * t + bend[i] * curve + plus) * _LOG2_E
+        e = e if e > -1000.0 else -1000.0
+        total += exp2(e if e < 432.0 else 432.0)
+    return total
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -101,27 +159,25 @@ def key_level(
     """Least level at which the proxies of the cells that matter are accurate enough, and their error there.
 
     Along theta the exponent |z| cos(theta - phi) grows by |z| (slope h (a - 1) + cosh(h b) - 1) to the ellipse with
-    half axes a, b, and the value k(theta) by h b.
+    half axes a, b, and the value k(theta) by h b. The shares are bounds and may sum to more than one: then the
+    error at the steepest score is the better bound.
     """
     error = 0.0
     widest = 0.0
-    for c in cells:
+    slope = np.empty(cells.shape[0])
+    for i in range(cells.shape[0]):
+        c = cells[i]
         widest = max(widest, half[c])
+        slope[i] = high * min(abs(centre[c, 1] * x - centre[c, 0] * y) + half[c] + spread, 1.0)
     for fine in range(level, finest + 1):
         h = 1.08 * widest / 2 ** (fine - level)
-        error = np.inf
+        error = steepest_key_error(h, high, p)
         for rho in _ELLIPSES:
             a, b = 0.5 * (rho + 1.0 / rho), 0.5 * (rho - 1.0 / rho)
             if b * h > 1.0:
                 break
             bend = high * (math.cosh(h * b) - 1.0) + h * b - (p - 1) * math.log(rho)
-            total = 0.0
-            for i in range(cells.shape[0]):
-                c = cells[i]
-                slope = min(abs(centre[c, 1] * x - centre[c, 0] * y) + half[c] + spread, 1.0)
-                total += math.exp(min(log_share[i] + bend + high * slope * h * (a + 1.0), 50.0))
-                if 4.0 * total > error * (rho - 1.0):
-                    break
+            total = _sum_of_exponentials(log_share, slope, h * (a + 1.0), slope, 0.0, bend)
             error = min(error, 4.0 * total / (rho - 1.0))
         if error <= 0.2 * rtol:
             return fine, error
@@ -129,30 +185,44 @@ def key_level(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
+def least_order(log_share: Any, ranges: Any, bends: Any, spread: float, rtol: float) -> int:
+    """Least order whose interpolation error meets rtol / 10.
+
+    The exponent of cell i grows by ranges_i (a - 1) + bends_i (cosh(spread b) - 1) to the ellipse (a, b); log_share
+    contains its range over the whole patch. Four for the series, ten for the tenth, 2.5 for the other coordinate.
+    """
+    least = 1e9
+    for rho in _ELLIPSES:
+        a, b = 0.5 * (rho + 1.0 / rho), 0.5 * (rho - 1.0 / rho)
+        if b * spread > 1.0:
+            break
+        total = _sum_of_exponentials(log_share, ranges, a - 1.0, bends, math.cosh(spread * b) - 1.0, 0.0)
+        least = min(least, 1.0 + math.log(100.0 * total / ((rho - 1.0) * rtol)) / math.log(rho))
+    return max(math.ceil(least), 1)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
 def proxies(
-    centre: Any, half: Any, weight: Any, log_mass: Any, cells: Any, level: int, fine: int, nodes: Any, u: Any
+    centre: Any, sine: Any, weight: Any, log_mass: Any, cells: Any, level: int, fine: int, nodes: Any, u: Any
 ) -> tuple[Any, Any, Any]:
     """(k - u as two columns, W) of all proxies at level `fine` inside the cells of `level` that matter."""
     p, ratio = nodes.shape[0], 2 ** (fine - level)
     first, above = 2**fine - 2**COARSEST, 2**level - 2**COARSEST
-    count = 0
-    for c in cells:
-        for child in range(first + (c - above) * ratio, first + (c - above + 1) * ratio):
-            count += p if log_mass[child] > -np.inf else 0
+    count = p * ratio * cells.shape[0]
     dx, dy, w = np.empty(count), np.empty(count), np.empty(count)
     count = 0
     for c in cells:
         for child in range(first + (c - above) * ratio, first + (c - above + 1) * ratio):
-            if log_mass[child] > -np.inf:
-                x, y, sine = centre[child, 0], centre[child, 1], math.sin(half[child])
+            if log_mass[child] > EMPTY:
+                x, y, s = centre[child, 0], centre[child, 1], sine[child]
                 for a in range(p):
-                    along = nodes[a] * sine
+                    along = nodes[a] * s
                     up = math.sqrt(1.0 - along * along)
-                    dx[count] = x * up - y * along - u[0]
-                    dy[count] = y * up + x * along - u[1]
-                    w[count] = weight[child, a]
-                    count += 1
-    return dx, dy, w
+                    dx[count + a] = x * up - y * along - u[0]
+                    dy[count + a] = y * up + x * along - u[1]
+                    w[count + a] = weight[child, a]
+                count += p
+    return dx[:count], dy[:count], w[:count]
 
 
 @njit(nogil=True, cache=True, fastmath=REDUCTION, error_model="numpy")
@@ -169,152 +239,101 @@ def proxy_sums(x: float, y: float, dx: Any, dy: Any, w: Any) -> tuple[float, flo
     return total, first, second
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
-def direct(
-    centre: Any,
-    half: Any,
-    weight: Any,
-    log_mass: Any,
-    finest: int,
-    nodes: Any,
-    level: int,
-    x: float,
-    y: float,
+def sum_alone(
+    keys: KeyCells,
+    patches: Patches,
+    queries: np.ndarray,
+    beta: float,
+    patch: np.ndarray,
+    alone: np.ndarray,
     rtol: float,
-    found: Any,
+    mean: np.ndarray,
+    log_partition: np.ndarray,
 ) -> float:
-    """(mean, log F) of one query as found[0:3], straight from the proxies; returns the error."""
-    size = math.sqrt(x * x + y * y)
-    cx, cy = (x / size, y / size) if size > 0.0 else (1.0, 0.0)
-    best, cells, log_share = scan(centre, half, log_mass, level, cx, cy, 0.0, size, size, rtol)
-    u = centre[best]
-    fine, error = key_level(centre, half, cells, log_share, level, finest, nodes.shape[0], cx, cy, 0.0, size, rtol)
-    dx, dy, w = proxies(centre, half, weight, log_mass, cells, level, fine, nodes, u)
-    total, first, second = proxy_sums(x, y, dx, dy, w)
-    found[0], found[1] = u[0] + first / total, u[1] + second / total
-    found[2] = math.log(total) + x * u[0] + y * u[1]
-    return error + 0.1 * rtol
+    """(mean, log F) of the queries in the patches marked `alone`, over the proxies themselves; returns the error.
 
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def least_order(log_share: Any, ranges: Any, bends: Any, spread: float, rtol: float) -> int:
-    """Least order whose interpolation error meets rtol / 10.
-
-    The exponent of cell i grows by ranges_i (a - 1) + bends_i (cosh(spread b) - 1) to the ellipse (a, b); log_share
-    contains its range over the whole patch. Four for the series, ten for the tenth, 2.5 for the other coordinate.
+    Patch by patch: the cells that matter to one are found once for all its queries.
     """
-    least = 1e9
-    for rho in _ELLIPSES:
-        a, b = 0.5 * (rho + 1.0 / rho), 0.5 * (rho - 1.0 / rho)
-        if b * spread > 1.0:
-            break
-        curve = math.cosh(spread * b) - 1.0
-        total = 0.0
-        for i in range(log_share.shape[0]):
-            total += math.exp(min(log_share[i] + ranges[i] * (a - 1.0) + bends[i] * curve, 300.0))
-        least = min(least, 1.0 + math.log(100.0 * total / ((rho - 1.0) * rtol)) / math.log(rho))
-    return max(math.ceil(least), 1)
+    if not patches.many[alone].any():
+        return 0.0
+    rows = np.flatnonzero(alone[patch])
+    rows = rows[np.argsort(patch[rows], kind="stable")]
+    p_nodes = chebyshev_nodes(keys.weight.shape[1])
+    return float(
+        _sum_alone(
+            *keys.cells,
+            keys.weight,
+            keys.log_mass,
+            keys.finest,
+            p_nodes,
+            *patches,
+            queries,
+            beta,
+            patch,
+            rows,
+            rtol,
+            mean,
+            log_partition,
+        )
+    )
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def interpolate(
-    x: float,
-    y: float,
-    spread: float,
-    low: float,
-    high: float,
-    rows: int,
-    columns: int,
-    nodes: Any,
-    dx: Any,
-    dy: Any,
-    w: Any,
-    coefficients: Any,
-) -> float:
-    """Coefficients of rows x columns Chebyshev polynomials; returns the size of the last ones relative to F."""
-    at_nodes = np.empty((3, rows, columns))
-    least = np.inf
-    for r in range(rows):
-        size = 0.5 * (low + high) + 0.5 * (high - low) * nodes[rows, r] * (rows > 1)
-        for a in range(columns):
-            along = nodes[columns, a] * math.sin(spread)
-            up = math.sqrt(1.0 - along * along)
-            sums = proxy_sums(size * (x * up - y * along), size * (y * up + x * along), dx, dy, w)
-            at_nodes[0, r, a], at_nodes[1, r, a], at_nodes[2, r, a] = sums
-            least = min(least, sums[0])
-    across, along_z = np.empty((columns, columns)), np.empty((rows, rows))
-    for k in range(columns):
-        for a in range(columns):
-            across[k, a] = math.cos(k * (2 * a + 1) * math.pi / (2 * columns)) * (1.0 if k == 0 else 2.0) / columns
-    for l in range(rows):
-        for r in range(rows):
-            along_z[l, r] = math.cos(l * (2 * r + 1) * math.pi / (2 * rows)) * (1.0 if l == 0 else 2.0) / rows
-    tail = 0.0
-    for f in range(3):
-        for k in range(columns):
-            for l in range(rows):
-                value = 0.0
-                for r in range(rows):
-                    inner = 0.0
-                    for a in range(columns):
-                        inner += across[k, a] * at_nodes[f, r, a]
-                    value += along_z[l, r] * inner
-                coefficients[f, l, k] = value
-                if (columns > 2 and k == columns - 1) or (rows > 2 and l == rows - 1):
-                    tail += abs(value)
-    return tail / least
-
-
-@njit(nogil=True, cache=True, error_model="numpy")
-def solve_patch(
+def _sum_alone(
     centre: Any,
     half: Any,
+    sine: Any,
     weight: Any,
     log_mass: Any,
     finest: int,
     p_nodes: Any,
-    level: int,
-    patch: int,
-    low: float,
-    high: float,
-    many: int,
+    direction: Any,
+    spread: Any,
+    low: Any,
+    high: Any,
+    _many: Any,
+    level: Any,
+    queries: Any,
+    beta: float,
+    patch: Any,
+    rows: Any,
     rtol: float,
-    nodes: Any,
-    coefficients: Any,
-    towards: Any,
-    orders: Any,
+    mean: Any,
+    log_partition: Any,
 ) -> float:
-    """Chebyshev coefficients of F e^{-<z,u>} and of its gradient there; returns the error of the patch.
+    worst, place = 0.0, 0
+    p = p_nodes.shape[0]
+    while place < rows.shape[0]:
+        c = patch[rows[place]]
+        x, y = direction[c, 0], direction[c, 1]
+        best, cells, log_share = scan(centre, half, log_mass, level, x, y, spread[c], low[c], high[c], rtol)
+        fine, error = key_level(centre, half, cells, log_share, level, finest, p, x, y, spread[c], high[c], rtol)
+        worst = max(worst, error + 0.1 * rtol)
+        u = centre[best]
+        dx, dy, w = proxies(centre, sine, weight, log_mass, cells, level, fine, p_nodes, u)
+        while place < rows.shape[0] and patch[rows[place]] == c:
+            i = rows[place]
+            zx, zy = beta * queries[i, 0], beta * queries[i, 1]
+            shift, total, first, second = _shifted_sums(zx, zy, dx, dy, w)
+            mean[i, 0], mean[i, 1] = u[0] + first / total, u[1] + second / total
+            log_partition[i] = math.log(total) + zx * u[0] + zy * u[1] + shift
+            place += 1
+    return worst
 
-    orders = (rows in |z|, columns in angle), or (0, 0) when the queries of the patch are better summed one by one.
-    """
-    x, y = centre[patch]
-    spread = 1.08 * half[patch]
-    best, cells, log_share = scan(centre, half, log_mass, level, x, y, spread, low, high, rtol)
-    u = centre[best]
-    towards[:] = u
-    angular, bends, radial = np.empty(cells.shape[0]), np.empty(cells.shape[0]), np.empty(cells.shape[0])
-    reach, toward_u = np.empty(cells.shape[0]), u[0] * x + u[1] * y
-    for i in range(cells.shape[0]):
-        c = cells[i]
-        away = math.hypot(centre[c, 0] - u[0], centre[c, 1] - u[1]) + half[c]
-        bends[i] = high * away
-        angular[i] = high * away * spread
-        radial[i] = abs(centre[c, 0] * x + centre[c, 1] * y - toward_u) + spread * away + half[c]
-        radial[i] *= 0.5 * (high - low)
-        reach[i] = log_share[i] + 2.0 * (angular[i] + radial[i])
-    columns = least_order(reach, angular, bends, spread, rtol)
-    rows = least_order(reach, radial, bends, 0.0, rtol) if high > low else 1
-    orders[:] = 0
-    most_rows = min(MOST, coefficients.shape[1])
-    if columns > MOST or rows > most_rows or 2 * rows * columns > many:
-        return 0.0
-    fine, error = key_level(
-        centre, half, cells, log_share, level, finest, p_nodes.shape[0], x, y, spread, high, rtol
-    )
-    dx, dy, w = proxies(centre, half, weight, log_mass, cells, level, fine, p_nodes, u)
-    tail = interpolate(x, y, half[patch], low, high, rows, columns, nodes, dx, dy, w, coefficients)
-    if tail > 0.5 * rtol:
-        return 0.0
-    orders[0], orders[1] = rows, columns
-    return error + 0.3 * rtol + tail
+
+@njit(nogil=True, cache=True, fastmath=REDUCTION, error_model="numpy")
+def _shifted_sums(x: float, y: float, dx: Any, dy: Any, w: Any) -> tuple[float, float, float, float]:
+    """`proxy_sums` divided by e^shift, shift being their largest exponent: u may be far from best for one query."""
+    x, y = x * _LOG2_E, y * _LOG2_E
+    top = -1e300
+    for j in range(w.shape[0]):
+        t = x * dx[j] + y * dy[j]
+        top = t if t > top else top
+    total = first = second = 0.0
+    for j in range(w.shape[0]):
+        t = x * dx[j] + y * dy[j] - top
+        e = exp2(t if t > -1000.0 else -1000.0) * w[j]
+        total += e
+        first += e * dx[j]
+        second += e * dy[j]
+    return top / _LOG2_E, total, first, second
