@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from metastable import sphere
 from metastable.audit.closures import CLOSURES, closure_cosines, gaussian_with_sinks, softmax
-from metastable.audit.forecasts import HeadTokens, attended, cosines, gaussian, rematchings
+from metastable.audit.forecasts import HeadTokens, OneStep, attended, gaussian, rematchings
 from metastable.audit.text import attention_summary, audit_text, kappas, participation
 from metastable.errors import InvalidInput
 from tiny_encoders import single_head
@@ -31,7 +31,7 @@ def test_uniform_attention_in_closed_form():
     entropy, sink, _ = attention_summary(layer, points)
     assert float(entropy[0]) == pytest.approx(1.0, abs=1e-12)
     assert float(sink[0]) == pytest.approx(1 / 40, abs=1e-12)
-    cosine, _ = cosines(layer, points)
+    cosine, _ = OneStep.of(layer).cosines(points)
     assert cosine["uniform"] == pytest.approx(1.0, abs=1e-12)
     assert cosine["gaussian"] == pytest.approx(1.0, abs=1e-12)
 
@@ -78,7 +78,7 @@ def test_zero_temperature_forecast_wins_where_the_theory_lives():
         200.0 * torch.eye(3, dtype=torch.float64), torch.diag(torch.tensor([2.0, 1.0, 0.5])).double()
     )
     points = sphere.fibonacci(3000)
-    cosine, _ = cosines(layer, points)
+    cosine, _ = OneStep.of(layer).cosines(points)
     assert cosine["zero_temperature"] > 0.999
     assert cosine["uniform"] < 0.5
 
@@ -101,7 +101,7 @@ def test_rematched_heads_have_no_fixed_point(n, seed):
 
 def test_one_head_has_no_control():
     layer = single_head(torch.eye(3, dtype=torch.float64), torch.eye(3, dtype=torch.float64))
-    _, control = cosines(layer, sphere.uniform(20, 3, seed=0))
+    _, control = OneStep.of(layer).cosines(sphere.uniform(20, 3, seed=0))
     assert set(control.values()) == {None}
 
 

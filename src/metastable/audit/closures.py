@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ def gaussian_with_sinks(layer: Layer, q: Tensor, k: Tensor, v: Tensor) -> Tensor
     mean = cloud.mean(dim=1, keepdim=True)
     covariance = (cloud - mean).mT @ (cloud - mean) / cloud.shape[1]
     exponent = (q * mean).sum(-1) + 0.5 * torch.einsum("hnr,hrs,hns->hn", q, covariance, q)
-    log_cloud = exponent + torch.log(torch.tensor(float(n - 2), dtype=q.dtype))
+    log_cloud = exponent + math.log(n - 2)
     logits = torch.cat((q @ k[:, sinks].mT, log_cloud[..., None]), dim=2)
     share = torch.softmax(logits, dim=2)
     return share[..., :2] @ v[:, sinks] + share[..., 2:] * gaussian(q, cloud, v[:, inner])

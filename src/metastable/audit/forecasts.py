@@ -44,6 +44,10 @@ class HeadTokens:
         value, _ = layer.values_outputs
         return cls(layer, q, k, still, torch.einsum("nd,hrd->hnr", points, value))
 
+    def at(self, index: Tensor) -> Float[Tensor, "h n r"]:
+        """Values of the keys `index` (H, n)."""
+        return torch.gather(self.v, 1, index[..., None].expand(-1, -1, self.v.shape[2]))
+
     def emit(self, attended: Float[Tensor, "h n r"]) -> Float[Tensor, "n d"]:
         """sum_h A_h m_h, centred as the next norm will have it."""
         _, output = self.layer.values_outputs
@@ -51,12 +55,11 @@ class HeadTokens:
 
 
 def attended(tokens: HeadTokens) -> tuple[Tensor, Tensor]:
-    """True attended values and those of the best key, (H, n, r) each, by blocks of rows."""
+    """True attended values (H, n, r) and the index of the best key (H, n), by blocks of rows."""
     true, best = [], []
     for _, logits in tokens.layer.logit_blocks(tokens.q, tokens.k):
         true.append(torch.softmax(logits, dim=-1) @ tokens.v)
-        index = logits.argmax(dim=-1)
-        best.append(torch.gather(tokens.v, 1, index[..., None].expand(-1, -1, tokens.v.shape[2])))
+        best.append(logits.argmax(dim=-1))
     return torch.cat(true, dim=1), torch.cat(best, dim=1)
 
 
@@ -67,14 +70,27 @@ def gaussian(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return mean + q @ covariance.mT
 
 
-def _zero_temperature(tokens: HeadTokens, match: Tensor) -> Tensor:
-    """A e with e = (B^T s + g)/|B^T s + g|, carried to the head's values: (V K^T) q / |K^T q| in r x r factors."""
-    _, key = tokens.layer.queries_keys
-    key = tokens.layer.norm.centre(key)[match]
-    value, _ = tokens.layer.values_outputs
-    q = tokens.still_q[match]
-    length = torch.sqrt(((q @ (key @ key.mT)) * q).sum(dim=2, keepdim=True).clamp_min(1e-300))
-    return (q @ (key @ value.mT)) / length
+@dataclass(frozen=True, eq=False)
+class Matching:
+    """Which head's scores every head uses, and the products K K^T, K V^T of its r x r factors (no text needed)."""
+
+    match: Tensor
+    key_key: Float[Tensor, "h r r"]
+    key_value: Float[Tensor, "h r v"]
+
+    @classmethod
+    def of(cls, layer: Layer, match: Tensor) -> Matching:
+        """The products for one matching of scores to values."""
+        _, key = layer.queries_keys
+        value, _ = layer.values_outputs
+        key = layer.norm.centre(key)[match]
+        return cls(match, key @ key.mT, key @ value.mT)
+
+    def zero_temperature(self, tokens: HeadTokens) -> Tensor:
+        """A e with e = (B^T s + g)/|B^T s + g|, carried to the head's values: (V K^T) q / |K^T q|."""
+        q = tokens.still_q[self.match]
+        length = torch.sqrt(((q @ self.key_key) * q).sum(dim=2, keepdim=True).clamp_min(1e-300))
+        return (q @ self.key_value) / length
 
 
 @dataclass(frozen=True)
@@ -89,28 +105,39 @@ class StepForecasts:
     """Standard error of the cosine over texts (0 for one text)."""
 
 
-def cosines(
-    layer: Layer, points: Float[Tensor, "n d"], seed: int = 0
-) -> tuple[dict[str, float], dict[str, float | None]]:
-    """Cosines of the four forecasts and their controls for one text at one layer."""
-    tokens = HeadTokens.of(layer, points)
-    true_values, best = attended(tokens)
-    truth = tokens.emit(true_values)
-    own = torch.arange(len(layer.heads))
-    mean = tokens.v.mean(dim=1, keepdim=True).expand_as(tokens.v)
-    forecasts: dict[str, Callable[[Tensor], Tensor]] = {
-        "zero_temperature": lambda match: _zero_temperature(tokens, match),
-        "gaussian": lambda match: gaussian(tokens.q[match], tokens.k[match], tokens.v),
-        "argmax": lambda match: best if match is own else _argmax(tokens, match),
-    }
-    cosine = {name: _cosine(truth, tokens.emit(make(own))) for name, make in forecasts.items()}
-    cosine["uniform"] = _cosine(truth, tokens.emit(mean))
-    control: dict[str, float | None] = {"uniform": None}
-    matches = rematchings(len(layer.heads), seed)
-    for name, make in forecasts.items():
-        found = [_cosine(truth, tokens.emit(make(match))) for match in matches]
-        control[name] = sum(found) / len(found) if found else None
-    return {n: cosine[n] for n in NAMES}, {n: control[n] for n in NAMES}
+@dataclass(frozen=True, eq=False)
+class OneStep:
+    """One layer, its own matching of scores to values and the re-matchings of the control."""
+
+    layer: Layer
+    own: Matching
+    others: list[Matching]
+
+    @classmethod
+    def of(cls, layer: Layer, seed: int = 0) -> OneStep:
+        """What the forecasts of one layer need of its weights, computed once for all texts."""
+        own = Matching.of(layer, torch.arange(len(layer.heads), device=layer.device))
+        others = [Matching.of(layer, match.to(layer.device)) for match in rematchings(len(layer.heads), seed)]
+        return cls(layer, own, others)
+
+    def cosines(self, points: Float[Tensor, "n d"]) -> tuple[dict[str, float], dict[str, float | None]]:
+        """Cosines of the four forecasts with the truth for one text, and of their controls."""
+        tokens = HeadTokens.of(self.layer, points)
+        true_values, best = attended(tokens)
+        truth = tokens.emit(true_values)
+        mean = tokens.v.mean(dim=1, keepdim=True).expand_as(tokens.v)
+        forecasts: dict[str, Callable[[Matching], Tensor]] = {
+            "zero_temperature": lambda m: m.zero_temperature(tokens),
+            "gaussian": lambda m: gaussian(tokens.q[m.match], tokens.k[m.match], tokens.v),
+            "argmax": lambda m: tokens.at(best[m.match]),
+        }
+        cosine = {name: _cosine(truth, tokens.emit(make(self.own))) for name, make in forecasts.items()}
+        cosine["uniform"] = _cosine(truth, tokens.emit(mean))
+        control: dict[str, float | None] = {"uniform": None}
+        for name, make in forecasts.items():
+            found = [_cosine(truth, tokens.emit(make(other))) for other in self.others]
+            control[name] = sum(found) / len(found) if found else None
+        return {n: cosine[n] for n in NAMES}, {n: control[n] for n in NAMES}
 
 
 def rematchings(n_heads: int, seed: int) -> list[Tensor]:
@@ -125,14 +152,6 @@ def rematchings(n_heads: int, seed: int) -> list[Tensor]:
         if not bool((match == own).any()):
             found.append(match)
     return found
-
-
-def _argmax(tokens: HeadTokens, match: Tensor) -> Tensor:
-    rows = []
-    for _, logits in tokens.layer.logit_blocks(tokens.q, tokens.k):
-        index = logits.argmax(dim=-1)[match]
-        rows.append(torch.gather(tokens.v, 1, index[..., None].expand(-1, -1, tokens.v.shape[2])))
-    return torch.cat(rows, dim=1)
 
 
 def _cosine(truth: Tensor, forecast: Tensor) -> float:

@@ -99,7 +99,7 @@ def audit_weights(encoder: Encoder, report: Callable[[str], None] = lambda text:
     seen: dict[int, int] = {}
     for layer in encoder.layers:
         report(f"weights of layer {layer.index}")
-        factors = Factors.of(layer)
+        factors = Factors.of(layer.to("cpu"))  # small dense eigenproblems: a CPU does them best
         values, products = Spectrum.of(factors.sum_values), Spectrum.of(factors.sum_products)
         own = _heads(layer, factors)
         heads += own

@@ -91,17 +91,19 @@ def audit_loops(
 
 def step(layer: Layer, factors: Factors, points: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     """C sum_h A_h m_h at every token: logits s^T B_h s' + <g_h, s'>, no positions."""
-    q = torch.einsum("nd,hrd->hnr", points, factors.query)
-    k = torch.einsum("nd,hrd->hnr", points, factors.key)
-    logits = q @ k.mT + (factors.field @ points.T)[:, None]
-    attended = torch.softmax(logits, dim=-1) @ torch.einsum("nd,hrd->hnr", points, factors.value)
-    return torch.einsum("hnr,hdr->nd", attended, factors.output)
+    n, h = len(points), len(factors.query)
+    inward, outward = factors.stacked
+    q, k, v = (points @ inward).reshape(n, 3, h, -1).permute(1, 2, 0, 3)
+    logits = torch.baddbmm((factors.field @ points.T)[:, None], q, k.mT)
+    attended = torch.softmax(logits, dim=-1) @ v
+    return attended.transpose(0, 1).reshape(n, -1) @ outward
 
 
 def random_tokens(layer: Layer, n: int, seed: int = 0) -> Float[Tensor, "n d"]:
     """Tokens without preferred direction on the layer's sphere (centred where its norm centres)."""
     generator = torch.Generator().manual_seed(seed)
-    points = layer.norm.centre(torch.randn(n, layer.d, generator=generator, dtype=torch.float64))
+    drawn = torch.randn(n, layer.d, generator=generator, dtype=torch.float64).to(layer.device)
+    points = layer.norm.centre(drawn)
     return points / torch.linalg.vector_norm(points, dim=1, keepdim=True)
 
 
@@ -114,8 +116,9 @@ def spread(points: Float[Tensor, "n d"], n: int) -> Float[Tensor, "m d"]:
 
 def _loop(layer: Layer, weights: WeightAudit, start: Tensor, steps: int) -> LoopAudit:
     factors = Factors.of(layer)
-    values, products = weights.spaces[layer.index]
-    rolled = Spectrum.of(factors.rolled().sum_products).space
+    spaces = [(a.to(layer.device), b.to(layer.device)) for a, b in weights.spaces]
+    values, products = spaces[layer.index]
+    rolled = Spectrum.of(factors.rolled().sum_products.cpu()).space.to(layer.device)
     points, path = start, [start]
     early, early_rolled, terminal = [], [], []
     settled, taken = False, 0
@@ -130,8 +133,8 @@ def _loop(layer: Layer, weights: WeightAudit, start: Tensor, steps: int) -> Loop
         settled = float((moved - points).abs().max()) < SETTLED
         points = moved
         path.append(points)
-    others = [space for l, (space, _) in enumerate(weights.spaces) if l != layer.index]
-    groups = clusters(Measure(points), angle=0.3)
+    others = [space for l, (space, _) in enumerate(spaces) if l != layer.index]
+    groups = clusters(Measure(points.cpu()), angle=0.3)
     ratio = weights.layers[layer.index].ratio
     forecast_early = ratio >= EARLY_RATIO
     times = _log_times(len(path))
@@ -179,6 +182,8 @@ def _log_times(length: int, count: int = 48) -> list[int]:
 def _plane(path: Sequence[Tensor], times: Sequence[int], tokens: int = 24) -> list[list[list[float]]]:
     seen = torch.stack([path[t] for t in times])
     pick = torch.linspace(0, seen.shape[1] - 1, min(tokens, seen.shape[1])).round().long()
-    _, _, axes = torch.linalg.svd(seen.reshape(-1, seen.shape[2]), full_matrices=False)
-    plane = torch.einsum("tnd,kd->ntk", seen[:, pick], axes[:2])
-    return [[[round(float(x), 4) for x in place] for place in token] for token in plane]
+    rows = seen.reshape(-1, seen.shape[2])
+    axes = torch.linalg.eigh(rows.T @ rows)[1][:, -2:].flip(1)  # of the Gram matrix: d x d, however long the run
+    axes = axes * torch.where(axes[axes.abs().argmax(dim=0), [0, 1]] < 0, -1.0, 1.0)
+    plane = torch.einsum("tnd,dk->ntk", seen[:, pick], axes).tolist()
+    return [[[round(x, 4) for x in place] for place in token] for token in plane]

@@ -121,6 +121,13 @@ class Factors:
         q, k, g = self.query.roll(1, 0), self.key.roll(1, 0), self.field.roll(1, 0)
         return Factors(q, k, self.value, self.output, g)
 
+    @cached_property
+    def stacked(self) -> tuple[Float[Tensor, "d c"], Float[Tensor, "a d"]]:
+        """Queries, keys and values of all heads side by side, and all outputs below one another: two products."""
+        d = self.query.shape[2]
+        inward = torch.cat([f.reshape(-1, d) for f in (self.query, self.key, self.value)]).T
+        return inward, self.output.transpose(1, 2).reshape(-1, d)
+
     @property
     def scores(self) -> LowRank:
         """B_h."""

@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable.audit.closures import closure_cosines
-from metastable.audit.forecasts import NAMES, StepForecasts, cosines
+from metastable.audit.forecasts import NAMES, OneStep, StepForecasts
 from metastable.encoders import Encoder, Layer
 from metastable.errors import InvalidInput
 from metastable.measure import Measure
@@ -129,7 +129,7 @@ class _LayerSums:
 
     def __init__(self, layer: Layer, seed: int) -> None:
         self.layer = layer
-        self.seed = seed
+        self.one_step = OneStep.of(layer, seed)
         self.entropy: list[Tensor] = []
         self.sink: list[Tensor] = []
         self.place: list[Tensor] = []
@@ -139,22 +139,22 @@ class _LayerSums:
 
     def add(self, points: Float[Tensor, "n d"], following: Float[Tensor, "n d"] | None) -> None:
         entropy, sink, place = attention_summary(self.layer, points)
-        self.entropy.append(entropy)
-        self.sink.append(sink)
-        self.place.append(place)
-        self.kappa.append(kappas(self.layer, points))
+        self.entropy.append(entropy.cpu())
+        self.sink.append(sink.cpu())
+        self.place.append(place.cpu())
+        self.kappa.append(kappas(self.layer, points).cpu())
         n = len(points)
         mean = points.mean(dim=0)
         squares = float(points.square().sum())
         self.scalars["cosine"].append((n * n * float(mean @ mean) - squares) / max((n - 1) * squares, 1e-300))
         self.scalars["d_eff"].append(participation(points))
-        self.scalars["rank"].append(effective_rank(Measure(points)))
+        self.scalars["rank"].append(effective_rank(Measure(points.cpu())))
         if following is not None:
             pick = torch.linspace(0, n - 1, min(n, TRANSPORT_TOKENS)).round().long()
             self.scalars["transport"].append(
-                float(wasserstein(Measure(points[pick]), Measure(following[pick]), metric="chordal"))
+                float(wasserstein(Measure(points[pick].cpu()), Measure(following[pick].cpu()), metric="chordal"))
             )
-        self.steps.append(cosines(self.layer, points, self.seed))
+        self.steps.append(self.one_step.cosines(points))
 
     def layer_audit(self) -> TextLayer:
         kappa = float(torch.cat([k.flatten() for k in self.kappa]).median())
@@ -199,8 +199,8 @@ def attention_summary(
     Attention is formed by blocks of queries; only the column sums are kept.
     """
     n = len(points)
-    entropy = torch.zeros(len(layer.heads), dtype=torch.float64)
-    received = torch.zeros(len(layer.heads), n, dtype=torch.float64)
+    entropy = torch.zeros(len(layer.heads), dtype=torch.float64, device=points.device)
+    received = torch.zeros(len(layer.heads), n, dtype=torch.float64, device=points.device)
     for _, p in layer.attention_blocks(points):
         entropy += torch.special.entr(p).sum(dim=(1, 2))
         received += p.sum(dim=1)

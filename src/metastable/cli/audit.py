@@ -45,6 +45,9 @@ def audit(
         Path | None, typer.Option("--tokenizer", help="Folder of a tokenizer, if the model has none.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the controls and of random tokens.")] = 0,
+    device: Annotated[
+        str, typer.Option("--device", help="cpu or cuda: where the model runs and the loops are iterated.")
+    ] = "cpu",
 ) -> None:
     """Audit a trained encoder: weights, attention on text, each layer iterated, every forecast with a control.
 
@@ -71,7 +74,7 @@ def audit(
         opened = []
         for model in models:
             tell(f"opening {model}")
-            encoder = load(model, tokenizer=tokenizer)
+            encoder = load(model, tokenizer=tokenizer).to(device)
             limit = min(max_tokens, encoder.inputs.max_tokens or max_tokens)
             inputs = dataclasses.replace(encoder.inputs, max_tokens=limit)
             opened.append(dataclasses.replace(encoder, inputs=inputs))

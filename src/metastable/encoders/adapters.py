@@ -160,7 +160,11 @@ def _mpnet_positions(model: nn.Module, l: int) -> Positions:
     def bias(n: int) -> Tensor:
         table = encoder.relative_attention_bias.weight
         with torch.no_grad():
-            return encoder.compute_position_bias(torch.zeros(1, n, 1, dtype=table.dtype))[0].double().cpu()
+            return (
+                encoder.compute_position_bias(torch.zeros(1, n, 1, dtype=table.dtype, device=table.device))[0]
+                .double()
+                .cpu()
+            )
 
     return Positions(bias=bias)
 

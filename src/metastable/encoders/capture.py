@@ -46,10 +46,10 @@ def recorded(modules: Iterable[nn.Module]) -> Iterator[Recording]:
     handles = []
 
     def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        recording._inputs[id(module)].append(_first_tensor(args, kwargs).detach().cpu())
+        recording._inputs[id(module)].append(_first_tensor(args, kwargs).detach())
 
     def after(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        recording._outputs[id(module)].append((output if isinstance(output, Tensor) else output[0]).detach().cpu())
+        recording._outputs[id(module)].append((output if isinstance(output, Tensor) else output[0]).detach())
 
     for module in {id(m): m for m in modules}.values():
         handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
@@ -110,7 +110,7 @@ def _whole(site: Site, closure: Closure) -> list[Any]:
 
 def _close(layer: Layer, x: Tensor, closure: Closure) -> Tensor:
     raw, h = layer.raw, len(layer.heads)
-    x = x.double().cpu()
+    x = x.double().to(layer.device)
 
     def split(weight: Tensor, bias: Tensor, factor: float) -> Tensor:
         return (factor * (x @ weight.T + bias)).reshape(x.shape[0], h, -1).transpose(0, 1)

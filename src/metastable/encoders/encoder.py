@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -49,6 +49,21 @@ class Encoder:
         return self.layers[0].d
 
     @property
+    def device(self) -> torch.device:
+        """Where the folded layers are, and the hidden states that are returned."""
+        return self.layers[0].device
+
+    def to(self, device: Any) -> Encoder:
+        """The encoder on another device; as in torch, the model itself moves there."""
+        try:
+            self.model.to(device)
+            sites = tuple(replace(site, layer=site.layer.to(device)) for site in self.sites)
+        except (RuntimeError, AssertionError) as error:
+            reason = str(error).splitlines()[0]
+            raise InvalidInput(f"device {str(device)!r} cannot be used: {reason}") from None
+        return replace(self, sites=sites)
+
+    @property
     def tokenizer(self) -> Any:
         """The tokenizer, or None."""
         return self.inputs.tokenizer
@@ -88,7 +103,7 @@ class Encoder:
                 with replaced_attention(self.sites, closure):
                     output = forward(self.model, item)
             last = output if isinstance(output, Tensor) else output.last_hidden_state
-            last = single(last).double().cpu()
+            last = single(last).double().to(self.device)
             pooled = last[0] if self.pooling == "cls" else last.mean(dim=0)
             rows.append(pooled / torch.linalg.vector_norm(pooled).clamp_min(1e-300))
         return torch.stack(rows)
@@ -105,7 +120,7 @@ class Encoder:
             points.append(
                 site.layer.norm.points(seen if site.norm is None else heard.input(site.norm, site.norm_call))
             )
-        return torch.stack(states), torch.stack(points)
+        return torch.stack(states).to(self.device), torch.stack(points).to(self.device)
 
     def __repr__(self) -> str:
         return (

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -35,6 +36,11 @@ class RawAttention:
     n_heads: int
     scale: float
 
+    def to(self, device: Any) -> RawAttention:
+        """The same weights on another device."""
+        moved = {f.name: v.to(device) for f in fields(self) if isinstance(v := getattr(self, f.name), Tensor)}
+        return replace(self, **moved)
+
 
 @dataclass(frozen=True, eq=False)
 class Positions:
@@ -51,7 +57,8 @@ class Positions:
         """Every row turned by its position (unchanged without RoPE)."""
         if self.frequencies is None:
             return rows
-        angle = torch.arange(rows.shape[1], dtype=rows.dtype)[:, None] * self.frequencies.to(rows.dtype)
+        place = torch.arange(rows.shape[1], dtype=rows.dtype, device=rows.device)
+        angle = place[:, None] * self.frequencies.to(rows)
         cos, sin = angle.cos(), angle.sin()
         first, second = rows.chunk(2, dim=-1)
         return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
@@ -101,6 +108,20 @@ class Layer:
     def d(self) -> int:
         """Dimension of the tokens."""
         return self.norm.d
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.fields.device
+
+    def to(self, device: Any) -> Layer:
+        """The same layer on another device."""
+        if torch.device(device) == self.device:
+            return self
+        moved = {
+            n: getattr(self, n).to(device) for n in ("fields", "query_shift", "key_shift", "offset", "norm", "raw")
+        }
+        return replace(self, heads=tuple(w.to(device=device) for w in self.heads), **moved)
 
     @property
     def d_head(self) -> int:
@@ -171,8 +192,8 @@ class Layer:
     ) -> Iterator[tuple[slice, Float[Tensor, "h r n"]]]:
         """Logits <q_i, k_j>, with window and positional bias, by blocks of rows."""
         n = k.shape[1]
-        bias = None if self.positions.bias is None else self.positions.bias(n).to(q.dtype)
-        place = torch.arange(n)
+        bias = None if self.positions.bias is None else self.positions.bias(n).to(q)
+        place = torch.arange(n, device=q.device)
         step = max(1, BLOCK_ENTRIES // (len(self.heads) * n))
         for start in range(0, n, step):
             rows = slice(start, min(start + step, n))

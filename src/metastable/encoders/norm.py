@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -35,6 +36,10 @@ class Norm:
         kind = "rms" if "rms" in type(module).__name__.lower() else "layer"
         eps = next((getattr(module, n) for n in ("eps", "variance_epsilon") if hasattr(module, n)), None)
         return cls(gain, shift, kind, float(torch.finfo(torch.float32).eps if eps is None else eps))
+
+    def to(self, device: Any) -> Norm:
+        """The same norm on another device."""
+        return replace(self, gain=self.gain.to(device), shift=self.shift.to(device))
 
     @property
     def d(self) -> int:

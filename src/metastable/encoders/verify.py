@@ -45,8 +45,9 @@ def verify(
             output = forward(model, item, **_ask_for_attention(item))
         for l, site in enumerate(sites):
             layer = site.layer
-            seen = heard.input(site.entry, site.block_call)
-            points = layer.norm.points(seen if site.norm is None else heard.input(site.norm, site.norm_call))
+            seen = heard.input(site.entry, site.block_call).to(layer.device)
+            before = seen if site.norm is None else heard.input(site.norm, site.norm_call)
+            points = layer.norm.points(before.to(layer.device))
             own = _own_attention(site, output, seen, l)
             if own.shape != (len(layer.heads), len(points), len(points)):
                 raise InvalidInput(
