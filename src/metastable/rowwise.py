@@ -1,9 +1,10 @@
 """Row-wise arithmetic on many tokens of small dimension, fused into one pass over memory.
 
 With n = 10^6 tokens in d = 2 a fast attention costs tens of milliseconds, and every separate pass over the tokens a
-few more. Each function here does in one pass, on all cores, what tensor arithmetic does in several; small or
-high-dimensional input, and tensors on a GPU, take the plain expression, which is the definition. Both agree to
-rounding.
+few more. Each function here does in one pass, on all cores, what tensor arithmetic does in several; a handful of
+tokens, high-dimensional input and tensors on a GPU take the plain expression, which is the definition. Both agree to
+rounding. A few hundred tokens are fused for another reason: a product with a 2 x 2 matrix goes to a BLAS that splits
+it over its threads and waits for them in a loop, for as long as other processes keep the cores.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from torch import Tensor
 
 from metastable.threads import over_rows
 
-FUSED_ROWS, FUSED_DIMENSION = 16384, 8
+FUSED_ROWS, FUSED_DIMENSION = 32, 8
 """Fused passes pay from this number of rows, up to this dimension."""
 
 _fused = numba.njit(nogil=True, cache=True, fastmath={"contract", "nsz"})
@@ -29,12 +30,13 @@ _NANOSECONDS = 2.0
 
 
 def fusible(*tensors: Tensor) -> bool:
-    """Whether all tensors are large, thin, contiguous and on the CPU."""
+    """Whether all tensors are long, thin, contiguous, on the CPU and no variables of a gradient."""
     return all(
         t.device.type == "cpu"
         and t.shape[-2] >= FUSED_ROWS
         and t.shape[-1] <= FUSED_DIMENSION
         and t.is_contiguous()
+        and not t.requires_grad
         and t.dtype in (torch.float32, torch.float64)
         for t in tensors
     )
