@@ -1,10 +1,10 @@
 """Row-wise arithmetic on many tokens of small dimension, fused into one pass over memory.
 
-With n = 10^6 tokens in d = 2 a fast attention costs tens of milliseconds, and every separate pass over the tokens a
-few more. Each function here does in one pass, on all cores, what tensor arithmetic does in several; a handful of
-tokens, high-dimensional input and tensors on a GPU take the plain expression, which is the definition. Both agree to
-rounding. A few hundred tokens are fused for another reason: a product with a 2 x 2 matrix goes to a BLAS that splits
-it over its threads and waits for them in a loop, for as long as other processes keep the cores.
+With n = 10^6 tokens in d = 2 a fast attention costs tens of milliseconds, and every separate pass over the tokens
+a few more. Each function here does in one pass, on all cores, what tensor arithmetic does in several; a handful of
+tokens, high-dimensional input and tensors on a GPU take the plain expression, which is the definition. Both agree
+to rounding. A few hundred tokens are fused for another reason: a product with a 2 x 2 matrix goes to a BLAS that
+splits it over its threads and waits for them in a loop, for as long as other processes keep the cores.
 """
 
 from __future__ import annotations
