@@ -14,6 +14,7 @@ from scipy.special import ive
 from attention.attention_reference import exact, masses
 from metastable.attention import attend
 from metastable.attention.circle import attend_circle
+from metastable.attention.circle_curve import fit_ellipse
 from metastable.attention.circle_keys import COARSEST, circle_cells, diamond, gather_keys
 from metastable.errors import InvalidInput
 
@@ -85,6 +86,32 @@ def test_interpolated_patches(rtol, beta, lengths, arrangement):
     assert off <= error <= rtol
 
 
+@pytest.mark.parametrize("off", [0.0, 1e-15, 1e-12, 1e-7, 0.1])
+@pytest.mark.parametrize("second_axis", [1.0, 1e-3, 1e-6, 0.0])
+def test_queries_near_an_ellipse(off, second_axis):
+    """From queries on one ellipse to any queries, from a circle to a segment: the tolerance holds throughout."""
+    rng = np.random.default_rng(0)
+    keys, mass = circle(3000, "clustered", 0), masses(3000, 1)
+    queries = circle(3000, "uniform", 2).numpy() @ rng.normal(size=(2, 2)) @ np.diag([1.0, second_axis])
+    queries = torch.from_numpy((queries @ rng.normal(size=(2, 2))) * (1 + off * rng.normal(size=(3000, 1))))
+    mean, log_partition, error = attend_circle(queries, keys, keys, mass, 40.0, 1e-10)
+    sample = slice(None, None, 101)
+    assert off_by((mean[sample], log_partition[sample]), queries[sample], keys, mass, 40.0) <= error <= 1e-10
+
+
+def test_ellipse_of_the_queries():
+    """B^T x lies on an ellipse with the singular values of B as half axes; other queries on none."""
+    x, matrix = circle(1000, "uniform", 0).numpy(), np.array(MATRICES["B"])
+    found = fit_ellipse(x @ matrix)
+    assert found is not None
+    np.testing.assert_allclose(np.linalg.norm(x @ matrix @ found.to_circle, axis=1), 1.0, rtol=1e-13)
+    np.testing.assert_allclose(np.linalg.svd(found.from_circle)[1], np.linalg.svd(matrix)[1], rtol=1e-12)
+    assert found.longest == pytest.approx(np.linalg.norm(matrix, 2), rel=1e-12)
+    assert fit_ellipse(np.random.default_rng(0).normal(size=(1000, 2))) is None
+    assert fit_ellipse(x @ np.array([[1.0, 2.0], [2.0, 4.0]])) is None
+    assert fit_ellipse(np.zeros((10, 2))) is None
+
+
 def test_uniform_density_closed_form():
     """Equispaced tokens are the uniform density to all digits: m = A_2(beta) x, Z = I_0(beta)."""
     angle = 2 * math.pi * (torch.arange(4096, dtype=torch.float64) + 0.5) / 4096
@@ -131,7 +158,8 @@ def test_circle_refuses_what_it_cannot_do():
 def test_proxies_carry_the_mass():
     """Constants are interpolated exactly: every level carries the mass of all keys."""
     x, m = circle(3000, "uniform", 0).numpy(), masses(3000, 0).numpy()
-    found, off = gather_keys(x, m, 8, 16)
+    found, off_circle = gather_keys(x, m, 8, 16)
+    assert off_circle < 1e-14
     for level in range(COARSEST, 9):
         first = 2**level - 2**COARSEST
         np.testing.assert_allclose(found.weight[first : first + 2**level].sum(), m.sum(), rtol=1e-13)

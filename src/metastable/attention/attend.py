@@ -6,10 +6,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.attention.rows import all_finite
 from metastable.attention.select import APPROXIMATE, DEFAULT_RTOL, KERNELS, select
 from metastable.errors import InvalidInput
 from metastable.measure import as_tensor
@@ -72,7 +74,7 @@ def attend(
     m = key_mass(mass, k)
     check_beta(beta)
     check_rtol(rtol)
-    if not all(bool(torch.isfinite(x).all()) for x in (q, k, v)):
+    if not all(all_finite(x) for x in ((q, k) if same else (q, k, v))):
         raise InvalidInput("queries, keys and values must be finite, got a NaN or infinity")
     return attend_unchecked(q, k, v, m, float(beta), kernel=kernel, rtol=rtol)
 
@@ -130,9 +132,16 @@ def check_beta(beta: float) -> None:
 
 
 def as_floating(values: Any, name: str) -> Tensor:
-    """A tensor in the precision it has (float32 stays float32), anything else in float64."""
-    keep = values.dtype if isinstance(values, Tensor) and values.dtype in (torch.float32, torch.float64) else None
-    return as_tensor(values, name, keep)
+    """A tensor in the precision it has (float32 stays float32), anything else in float64.
+
+    No copy where none is needed: a call keeps nothing of its inputs, and the fresh pages of a copy cost as much as
+    the attention of a million tokens on the circle.
+    """
+    if isinstance(values, np.ndarray) and values.dtype == np.float64 and values.flags.writeable:
+        return torch.from_numpy(values) if min(values.strides, default=0) >= 0 else torch.from_numpy(values.copy())
+    if isinstance(values, Tensor) and values.dtype in (torch.float32, torch.float64):
+        return values.detach()
+    return as_tensor(values, name)
 
 
 def key_mass(mass: Any, keys: Tensor) -> Tensor:
@@ -140,9 +149,9 @@ def key_mass(mass: Any, keys: Tensor) -> Tensor:
     n = keys.shape[0]
     if mass is None:
         return torch.full((n,), 1.0 / n, dtype=keys.dtype, device=keys.device)
-    m = as_tensor(mass, "mass", keys.dtype).to(keys.device)
+    m = as_floating(mass, "mass").to(dtype=keys.dtype, device=keys.device)
     if m.shape != (n,):
         raise InvalidInput(f"mass must have shape ({n},) to match the keys, got {tuple(m.shape)}")
-    if not bool((torch.isfinite(m) & (m >= 0)).all()) or not bool((m > 0).any()):
+    if not all_finite(m) or not bool(m.min() >= 0) or not bool(m.max() > 0):
         raise InvalidInput("mass must be finite, >= 0 and positive in total")
     return m

@@ -13,6 +13,7 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numba import njit
 
 from metastable.attention.circle_keys import BLOCK, COARSEST, KeyCells, chebyshev_nodes, circle_cells, find_cells
@@ -20,6 +21,7 @@ from metastable.attention.circle_patch import (
     MOST,
     Patches,
     chebyshev_tables,
+    fresh,
     key_level,
     least_order,
     patch_level,
@@ -74,7 +76,7 @@ def attend_ellipse(
     cells = circle_cells(level)
     centre, half, sine = (part[first:] for part in cells)
     (xx, xy), (_, yy) = ellipse.to_circle
-    patch = np.empty(n, dtype=np.int32)
+    patch = fresh(n, dtype=torch.int32)
     parts: list[tuple[np.ndarray, float]] = []
 
     def find(start: int, stop: int) -> None:
@@ -104,7 +106,7 @@ def attend_ellipse(
     over_rows(solve, len(occupied), cost=5e3 * len(occupied))
     order = max(int(orders.max()), 1)
     table = np.ascontiguousarray(coefficients[:, :order]).ravel()
-    mean, log_partition = np.empty((n, 2)), np.empty(n)
+    mean, log_partition = fresh(n, 2), fresh(n)
 
     def evaluate(start: int, stop: int) -> None:
         here = slice(start, stop)

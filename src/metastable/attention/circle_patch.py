@@ -18,6 +18,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numba import njit
 
 from metastable.attention.circle_keys import COARSEST, EMPTY, KeyCells, chebyshev_nodes
@@ -40,6 +41,14 @@ class Patches(NamedTuple):
     many: np.ndarray
     """Number of queries."""
     level: int
+
+
+def fresh(*shape: int, dtype: torch.dtype = torch.float64) -> np.ndarray:
+    """An uninitialised array from torch's allocator.
+
+    numpy asks for huge pages, and the wait until they are made can exceed the attention of a million tokens.
+    """
+    return torch.empty(shape, dtype=dtype).numpy()
 
 
 def patch_level(sharpest: float) -> int:

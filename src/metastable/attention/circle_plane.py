@@ -1,8 +1,8 @@
 """Queries anywhere in the plane against keys on the circle: patches in angle and |z|, z = beta q.
 
-F e^{-<z, u>} and its gradient are computed at the rows x columns Chebyshev nodes of a patch, an angular cell and
-the range of |z| in it, from the proxies that matter there, and interpolated. Patches with fewer queries than nodes
-are summed over the proxies themselves.
+F e^{-<z, u>} and its gradient are computed at the rows x columns Chebyshev nodes of a patch, an angular cell and an
+octave of |z|, from the proxies that matter there, and interpolated. Patches with fewer queries than nodes are
+summed over the proxies themselves.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from typing import Any
 
 import numpy as np
+import torch
 from numba import njit
 
 from metastable.attention.circle_keys import COARSEST, KeyCells, chebyshev_nodes, circle_cells, diamond
@@ -18,6 +19,7 @@ from metastable.attention.circle_patch import (
     MOST,
     Patches,
     chebyshev_tables,
+    fresh,
     key_level,
     least_order,
     patch_level,
@@ -29,27 +31,32 @@ from metastable.attention.circle_patch import (
 )
 from metastable.threads import over_rows
 
+OCTAVES = 6
+"""Most octaves of |z|; the last one holds all shorter queries."""
+
 
 def attend_plane(
     keys: KeyCells, queries: np.ndarray, beta: float, sharpest: float, rtol: float
 ) -> tuple[np.ndarray, np.ndarray, float]:
     """(mean, log F, error) of any queries; sharpest is the largest beta |q|."""
     n = len(queries)
-    level = patch_level(sharpest)
-    count, first = 2**level, 2**level - 2**COARSEST
-    centre, half, sine = (part[first:] for part in circle_cells(level))
-    patch = np.empty(n, dtype=np.int32)
+    level = min(patch_level(sharpest), 10)
+    octaves = min(max(math.ceil(math.log2(max(sharpest, 1.0))), 1), OCTAVES)
+    count, first = 2**level * octaves, 2**level - 2**COARSEST
+    centre, half, sine = (np.repeat(part[first:], octaves, axis=0) for part in circle_cells(level))
+    patch = fresh(n, dtype=torch.int32)
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
     def sort(start: int, stop: int) -> None:
         low, high, many = np.full(count, np.inf), np.zeros(count), np.zeros(count, dtype=np.int64)
-        _find_patches(queries[start:stop], beta, patch[start:stop], low, high, many)
+        _find_patches(queries[start:stop], beta, sharpest, octaves, patch[start:stop], low, high, many)
         parts.append((low, high, many))
 
     over_rows(sort, n, cost=10.0 * n)
     low = np.minimum.reduce([part[0] for part in parts])
     high = np.maximum.reduce([part[1] for part in parts])
     many = np.sum([part[2] for part in parts], axis=0)
+    low = np.where(many > 0, low, 0.0)
     patches = Patches(centre, 1.001 * half, low, high, many, scanned_level(sharpest, keys.finest, rtol))
     orders = np.zeros((count, 2), dtype=np.int64)
     one_length = not (high - low > 1e-13 * high).any()
@@ -66,7 +73,7 @@ def attend_plane(
         )  # fmt: skip
 
     over_rows(solve, len(occupied), cost=3e4 * len(occupied))
-    mean, log_partition = np.empty((n, 2)), np.empty(n)
+    mean, log_partition = fresh(n, 2), fresh(n)
 
     def evaluate(start: int, stop: int) -> None:
         here = slice(start, stop)
@@ -81,14 +88,20 @@ def attend_plane(
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _find_patches(queries: Any, beta: float, patch: Any, low: Any, high: Any, many: Any) -> None:
-    """The angular cell of every query, and per cell the least and largest |z| and the number of queries."""
-    count = low.shape[0]
+def _find_patches(
+    queries: Any, beta: float, sharpest: float, octaves: int, patch: Any, low: Any, high: Any, many: Any
+) -> None:
+    """The patch of every query, and per patch the least and largest |z| and the number of queries."""
+    count = low.shape[0] // octaves
     scale = count / 4.0
     for i in range(queries.shape[0]):
         x, y = beta * queries[i, 0], beta * queries[i, 1]
-        c = min(int(diamond(x, y) * scale), count - 1)
         size = math.sqrt(x * x + y * y)
+        octave, longer = 0, 2.0 * size
+        while longer < sharpest and octave < octaves - 1:
+            longer *= 2.0
+            octave += 1
+        c = min(int(diamond(x, y) * scale), count - 1) * octaves + octave
         patch[i] = c
         low[c] = min(low[c], size)
         high[c] = max(high[c], size)

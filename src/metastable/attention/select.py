@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -9,11 +10,13 @@ from torch import Tensor
 
 from metastable.attention.blocks import attend_blocks
 from metastable.attention.circle import attend_circle
+from metastable.attention.circle_curve import fit_ellipse
 from metastable.attention.dense import attend_dense
-from metastable.attention.fused import MAX_COLUMNS, attend_fused
+from metastable.attention.fused import MAX_COLUMNS, attend_fused, contiguous
 from metastable.attention.gpu import GPU_KERNELS, gpu_available
 from metastable.attention.gpu_circle import RELATIVE_ERROR
 from metastable.attention.gpu_frame import same_tensor
+from metastable.attention.rows import squared_lengths
 from metastable.attention.sdpa import attend_sdpa
 from metastable.attention.sphere_cells import attend_sphere_cells
 
@@ -79,7 +82,7 @@ def _approximate(queries: Tensor, keys: Tensor, values: Tensor, beta: float, rto
     n_q, n_k, d = queries.shape[0], keys.shape[0], queries.shape[1]
     if d not in (2, 3) or n_q * n_k < 1_000_000 or not same_tensor(keys, values) or not on_sphere(keys):
         return None
-    sharpest = beta * float(torch.linalg.vector_norm(queries, dim=1).max())
+    sharpest = beta * math.sqrt(squared_lengths(queries)[1])
     if queries.is_cuda:
         fits = d == 2 and sharpest <= 311.0 and rtol >= RELATIVE_ERROR and n_q * n_k > 10**10
         return "circle_gpu" if fits and gpu_available() else None
@@ -87,16 +90,19 @@ def _approximate(queries: Tensor, keys: Tensor, values: Tensor, beta: float, rto
         return None
     if d == 3:
         return "sphere" if n_q * n_k > 400_000_000 and sharpest < MOST_SHARP else None
-    # Nanoseconds: sums over all pairs against keys and queries gathered, and cells merged and scanned.
-    pairs, cells = 0.7 * n_q * n_k, 120.0 * (n_q + n_k) + 6000.0 * max(sharpest, 1.0)
-    # A patch with few queries is not interpolated, and each of them then scans the cells for itself.
-    patches = min(16.0 * sharpest**0.5, 1024.0)
-    if n_q < 40.0 * patches:
-        cells += 13_000.0 * n_q
-    return "circle" if sharpest < MOST_SHARP and cells < pairs else None
+    # Measured nanoseconds: all pairs; keys, queries and patches, and key cells merged.
+    patches = min(16.0 * sharpest**0.5, 2048.0, n_q)
+    pairs, cells = 0.7 * n_q * n_k, 4e5 + 12.0 * n_k + 20.0 * n_q + 15_000.0 * patches + 1600.0 * sharpest
+    # The rounding of the queries themselves moves scores by |z| eps, several of which must fit into the tolerance.
+    if sharpest >= min(MOST_SHARP, rtol / 3e-15) or cells > pairs:
+        return None
+    if fit_ellipse(contiguous(queries)) is None:
+        # Patches in angle and length: most queries are in one with fewer queries than nodes.
+        cells += 3000.0 * n_q
+    return "circle" if cells < pairs else None
 
 
 def on_sphere(points: Tensor) -> bool:
     """Whether all rows have unit length to 64 rounding units."""
-    square = torch.linalg.vecdot(points, points)
-    return bool((square - 1.0).abs().max() <= 128 * torch.finfo(points.dtype).eps)
+    least, most = squared_lengths(points)
+    return max(1.0 - least, most - 1.0) <= 128 * torch.finfo(points.dtype).eps

@@ -1,0 +1,71 @@
+"""Lengths of the rows of a matrix in one pass: what a call must know of its tokens before it chooses a kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import torch
+from numba import njit
+from torch import Tensor
+
+from metastable.attention.exp2 import REDUCTION
+from metastable.threads import over_rows
+
+_COMPILED = 8
+
+
+def squared_lengths(points: Tensor) -> tuple[float, float]:
+    """(least, largest) |x_i|^2, in float64, of finite rows; (inf, 0) without rows."""
+    if points.shape[0] == 0:
+        return math.inf, 0.0
+    if points.device.type != "cpu" or points.shape[1] > _COMPILED or not points.is_contiguous():
+        square = torch.linalg.vecdot(points, points).double()
+        return float(square.min()), float(square.max())
+    array, kernel = points.numpy().reshape(-1), _kernel(points.shape[1])
+    parts: list[tuple[float, float]] = []
+
+    def rows(start: int, stop: int) -> None:
+        parts.append(kernel(array[start * points.shape[1] : stop * points.shape[1]]))
+
+    over_rows(rows, points.shape[0], cost=0.5 * array.size)
+    return min(part[0] for part in parts), max(part[1] for part in parts)
+
+
+def all_finite(points: Tensor) -> bool:
+    """Whether no entry is NaN or infinite."""
+    if points.device.type == "cpu" and points.is_contiguous():
+        array = points.numpy().reshape(-1)
+        parts: list[float] = []
+        over_rows(
+            lambda start, stop: parts.append(_sum_of_zeros(array[start:stop])), array.size, cost=0.3 * array.size
+        )
+        return sum(parts) == 0.0
+    return bool(torch.isfinite(points).all())
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "nsz"}, error_model="numpy")
+def _sum_of_zeros(flat: Any) -> float:
+    """sum of 0 x: zero, or NaN as soon as one entry is not finite."""
+    total = 0.0
+    for i in range(flat.shape[0]):
+        total += 0.0 * flat[i]
+    return total
+
+
+@cache
+def _kernel(d: int) -> Callable[[Any], tuple[float, float]]:
+    @njit(nogil=True, cache=True, fastmath=REDUCTION, error_model="numpy")
+    def extremes(flat: Any) -> tuple[float, float]:
+        least, most = math.inf, 0.0
+        for i in range(flat.shape[0] // d):
+            square = 0.0
+            for c in range(d):
+                square += float(flat[i * d + c]) * float(flat[i * d + c])
+            least = square if square < least else least
+            most = square if square > most else most
+        return least, most
+
+    return extremes
