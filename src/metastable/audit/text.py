@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,7 +37,7 @@ class TextHead:
     sink_position: int
     """Where that token stands in most texts: 0 first, -1 last, 1 elsewhere."""
     kappa: float
-    """Median over tokens of |B^T s + g|."""
+    """Median over the tokens of a text of |B^T s + g|, averaged over texts."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class TextLayer:
 
     layer: int
     kappa: float
-    """Median over heads and tokens of |B_h^T s + g_h|."""
+    """Median of the heads' kappa."""
     d_eff: float
     """Participation ratio (tr S)^2 / tr S^2 of the tokens' covariance S."""
     kappa_over_dimension: float
@@ -157,7 +158,7 @@ class _LayerSums:
         self.steps.append(self.one_step.cosines(points))
 
     def layer_audit(self) -> TextLayer:
-        kappa = float(torch.cat([k.flatten() for k in self.kappa]).median())
+        kappa = statistics.median(head.kappa for head in self.head_audits())
         d_eff = _mean(self.scalars["d_eff"])
         return TextLayer(
             layer=self.layer.index,
