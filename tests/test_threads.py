@@ -1,0 +1,42 @@
+"""The pool of row blocks: every row once, the same numbers for any number of threads, errors reach the caller."""
+
+import pytest
+import torch
+
+import metastable as ms
+from metastable.threads import over_rows
+
+
+@pytest.fixture(params=[1, 2, 5])
+def threads(request, monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: request.param)
+    return request.param
+
+
+@pytest.mark.parametrize(("n", "quantum"), [(1, 1), (7, 16), (1000, 64), (4097, 1)])
+def test_every_row_is_done_once(threads, n, quantum):
+    done = torch.zeros(n)
+
+    def work(start, stop):
+        done[start:stop] += 1
+
+    over_rows(work, n, cost=1e7, quantum=quantum)
+    assert (done == 1).all()
+
+
+def test_an_error_in_a_block_reaches_the_caller(threads):
+    def work(start, stop):
+        if stop == 1000:
+            raise ValueError("row 999")
+
+    with pytest.raises(ValueError, match="row 999"):
+        over_rows(work, 1000, cost=1e7)
+
+
+@pytest.mark.parametrize("kernel", ["fused", "blocks", "auto"])
+def test_attention_does_not_depend_on_the_number_of_threads(threads, kernel, monkeypatch):
+    x = ms.sphere.uniform(3000, 3, seed=0)
+    found = ms.attend(x, x, beta=20.0, kernel=kernel)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+    alone = ms.attend(x, x, beta=20.0, kernel=kernel)
+    assert (found.mean - alone.mean).abs().max() <= 1e-14
