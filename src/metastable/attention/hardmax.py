@@ -16,13 +16,16 @@ from numba import njit
 from scipy.spatial import cKDTree
 from torch import Tensor
 
+from metastable.attention.circle_keys import diamond
 from metastable.attention.exp2 import REDUCTION
 from metastable.attention.fused import contiguous
+from metastable.attention.rows import squared_lengths
 from metastable.threads import blas_can_be_held, over_rows
 
 _ROWS, _KEYS = 256, 2048
 _FEW_PAIRS = 250_000
 _NEIGHBOURS = 3
+_CROWD = 40
 
 
 def hardmax(
@@ -37,16 +40,15 @@ def hardmax(
     >>> hardmax(x, x, x, torch.ones(2, dtype=torch.float64))[0].tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
-    if bool((mass <= 0).any()):
+    if bool(mass.min() <= 0):
         seen = mass > 0
         keys, values, mass = keys[seen], values[seen], mass[seen]
-    length = torch.linalg.vector_norm(keys, dim=1)
-    longest = float(length.max())
+    shortest, longest = (math.sqrt(square) for square in squared_lengths(keys))
     slack = tie * torch.finfo(queries.dtype).eps * longest * torch.linalg.vector_norm(queries, dim=1)
     n, d = queries.shape
     if queries.device.type != "cpu" or d > 8 or n * keys.shape[0] <= _FEW_PAIRS or longest == 0.0:
         return hardmax_tiled(queries, keys, values, mass, slack)
-    one_length = float(length.min()) >= longest * (1.0 - 32 * torch.finfo(queries.dtype).eps)
+    one_length = shortest >= longest * (1.0 - 32 * torch.finfo(queries.dtype).eps)
     if d == 2 and one_length:
         return hardmax_sorted(queries, keys, values, mass, slack)
     return hardmax_tree(queries, keys, values, mass, slack, None if one_length else longest)
@@ -140,25 +142,144 @@ def _ties_in_tiles(
 def hardmax_sorted(
     queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, slack: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Keys of one length in the plane: scores fall on both sides of the query's angle, so ties are neighbours."""
-    q, k = queries.double().numpy(), keys.double().numpy()
-    angle = np.arctan2(k[:, 1], k[:, 0])
-    order = np.argsort(angle)
-    angle, k = angle[order], np.ascontiguousarray(k[order])
-    weights = mass.double().numpy()[order]
-    sums = _pyramid(np.column_stack([weights[:, None] * values.double().numpy()[order], weights]))
-    direction = np.arctan2(q[:, 1], q[:, 0])
-    near = np.searchsorted(angle, direction)
-    far = np.searchsorted(angle, np.where(direction > 0.0, direction - math.pi, direction + math.pi))
-    mean, best = np.empty((len(q), values.shape[1])), np.empty(len(q))
-    allowed = slack.double().numpy()
+    """Keys of one length in the plane: scores fall on both sides of the query's angle, so ties are neighbours.
+
+    Angles are diamond angles (`circle_keys`), counted in about n slots: the keys of a slot are sorted by
+    themselves, and the first one of each stands in for a binary search. Only rows with a tie need sums over ranges.
+    """
+    q, k = contiguous(queries.double()), contiguous(keys.double())
+    angle = np.empty(len(k))
+    _diamonds(k, angle)
+    first = _slots(angle, 1 << max(len(k) - 1, 1).bit_length())
+    order = np.empty(len(k), dtype=np.int32)
+    if not _sort_slots(angle, first, order):
+        order = np.argsort(angle).astype(np.int32)
+    k = k[order]
+    weights, value = contiguous(mass.double()), contiguous(values.double())
+    mean, best = (
+        torch.empty((len(q), values.shape[1]), dtype=torch.float64),
+        torch.empty(len(q), dtype=torch.float64),
+    )
+    means, tops, allowed = mean.numpy(), best.numpy(), contiguous(slack.double())
+    tied = np.empty(len(q), dtype=np.bool_)
 
     def rows(start: int, stop: int) -> None:
         here = slice(start, stop)
-        _ties_on_circle(q[here], k, near[here], far[here], allowed[here], sums, mean[here], best[here])
+        _best_on_circle(q[here], k, first, allowed[here], order, value, means[here], tops[here], tied[here])
 
-    over_rows(rows, len(q), cost=200.0 * len(q))
-    return torch.from_numpy(mean).to(values.dtype), torch.from_numpy(best).to(queries.dtype)
+    over_rows(rows, len(q), cost=60.0 * len(q))
+    some = np.flatnonzero(tied)
+    if len(some) > 0:
+        start, length = np.empty(len(some), dtype=np.int64), np.empty(len(some), dtype=np.int64)
+
+        def tied_rows(low: int, high: int) -> None:
+            _tied_ranges(some[low:high], q, k, first, allowed, start[low:high], length[low:high])
+
+        over_rows(tied_rows, len(some), cost=200.0 * len(some))
+        if length.sum() < len(k):
+            _means_of_ranges(some, start, length, order, weights, value, means)
+        else:
+            sums = _pyramid(np.column_stack([weights[order, None] * value[order], weights[order]]))
+            _means_from_tree(some, start, length, len(k), sums, means)
+    return torch.from_numpy(means).to(values.dtype), torch.from_numpy(tops).to(queries.dtype)
+
+
+@njit(nogil=True, cache=True, fastmath=REDUCTION, error_model="numpy")
+def _diamonds(points: Any, angle: Any) -> None:
+    for i in range(points.shape[0]):
+        angle[i] = diamond(points[i, 0], points[i, 1])
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _slots(angle: Any, count: int) -> Any:
+    """first[s] = number of angles in the slots before s, of `count` equal ones that cut [0, 4]."""
+    first = np.zeros(count + 1, dtype=np.int32)
+    scale = count / 4.0
+    for j in range(angle.shape[0]):
+        first[min(int(angle[j] * scale), count - 1) + 1] += 1
+    for s in range(count):
+        first[s + 1] += first[s]
+    return first
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _sort_slots(angle: Any, first: Any, order: Any) -> bool:
+    """order = argsort of the angles, slot by slot; False, and nothing done, where a slot holds too many of them."""
+    count = first.shape[0] - 1
+    scale = count / 4.0
+    for s in range(count):
+        if first[s + 1] - first[s] > _CROWD:
+            return False
+    free = first[:-1].copy()
+    for j in range(angle.shape[0]):
+        s = min(int(angle[j] * scale), count - 1)
+        place = free[s]
+        free[s] += 1
+        while place > first[s] and angle[order[place - 1]] > angle[j]:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = j
+    return True
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _position(keys: Any, first: Any, x: float, y: float) -> tuple[int, int]:
+    """Places low <= high of sorted keys with all keys of smaller angle than (x, y) before high, others from low on.
+
+    They are the ends of the slot, or one place by binary search where the slot is crowded.
+    """
+    count, at = first.shape[0] - 1, diamond(x, y)
+    slot = min(int(at * (count / 4.0)), count - 1)
+    low, high = first[slot], first[slot + 1]
+    if high - low > 8:
+        while low < high:
+            middle = (low + high) // 2
+            if diamond(keys[middle, 0], keys[middle, 1]) < at:
+                low = middle + 1
+            else:
+                high = middle
+    return low, high
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _best_place(keys: Any, first: Any, x: float, y: float) -> tuple[int, float]:
+    """(place, score) of the best key: in the slot of the query, or of two on either side of it.
+
+    Two, because rounding may have put the nearest ones in the wrong order.
+    """
+    n = keys.shape[0]
+    low, high = _position(keys, first, x, y)
+    at, top = 0, -np.inf
+    if low >= 2 and high <= low + 3 and low + 5 <= n:
+        # As most often; a loop of fixed length, which the processor need not guess.
+        near = keys[low - 2 : low + 5]
+        for j in range(7):
+            score = x * near[j, 0] + y * near[j, 1]
+            at = j if score > top else at
+            top = score if score > top else top
+        return low - 2 + at, top
+    for place in range(low - 2, high + 2):
+        score = x * keys[place % n, 0] + y * keys[place % n, 1]
+        if score > top:
+            at, top = place % n, score
+    return at, top
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _best_on_circle(
+    queries: Any, keys: Any, first: Any, slack: Any, order: Any, values: Any, mean: Any, best: Any, tied: Any
+) -> None:
+    """The best key of every query and whether a neighbour of it ties."""
+    n = keys.shape[0]
+    for i in range(queries.shape[0]):
+        x, y = queries[i, 0], queries[i, 1]
+        at, top = _best_place(keys, first, x, y)
+        above, below = at + 1 if at + 1 < n else 0, at - 1 if at > 0 else n - 1
+        second = max(x * keys[above, 0] + y * keys[above, 1], x * keys[below, 0] + y * keys[below, 1])
+        tied[i] = n > 1 and second >= top - slack[i]
+        best[i] = top
+        for c in range(mean.shape[1]):
+            mean[i, c] = values[order[at], c]
 
 
 def _pyramid(leaves: np.ndarray) -> np.ndarray:
@@ -214,38 +335,55 @@ def _add_range(tree: Any, start: int, stop: int, total: Any) -> None:
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _ties_on_circle(
-    queries: Any, keys: Any, near: Any, far: Any, slack: Any, tree: Any, mean: Any, best: Any
-) -> None:
-    n, width = keys.shape[0], mean.shape[1]
+def _tied_ranges(rows: Any, queries: Any, keys: Any, first: Any, slack: Any, start: Any, length: Any) -> None:
+    """First place, and number, of the sorted keys around the best one that tie, for the given rows."""
+    n = keys.shape[0]
+    for r in range(rows.shape[0]):
+        q = queries[rows[r]]
+        at, top = _best_place(keys, first, q[0], q[1])
+        above = (_antipode(keys, first, q[0], q[1]) - 1 - at) % n
+        up = _reach(q, keys, at, 1, above, top - slack[rows[r]])
+        down = _reach(q, keys, at, -1, n - 1 - above, top - slack[rows[r]])
+        start[r], length[r] = (at - down) % n, min(up + down + 1, n)
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _means_of_ranges(rows: Any, start: Any, length: Any, order: Any, mass: Any, values: Any, mean: Any) -> None:
+    n, width = order.shape[0], mean.shape[1]
+    for r in range(rows.shape[0]):
+        total = 0.0
+        mean[rows[r]] = 0.0
+        for place in range(start[r], start[r] + length[r]):
+            j = order[place % n]
+            total += mass[j]
+            for c in range(width):
+                mean[rows[r], c] += mass[j] * values[j, c]
+        mean[rows[r]] /= total
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _means_from_tree(rows: Any, start: Any, length: Any, n: int, tree: Any, mean: Any) -> None:
+    width = mean.shape[1]
     total = np.empty(width + 1)
-    for i in range(queries.shape[0]):
-        q = queries[i]
-        at, top = 0, -np.inf
-        for offset in range(-2, 2):
-            j = (near[i] + offset) % n
-            score = q[0] * keys[j, 0] + q[1] * keys[j, 1]
-            if score > top:
-                at, top = j, score
-        above = (far[i] - 1 - at) % n
-        up = _reach(q, keys, at, 1, above, top - slack[i])
-        down = _reach(q, keys, at, -1, n - 1 - above, top - slack[i])
+    for r in range(rows.shape[0]):
         total[:] = 0.0
-        if up + down + 1 >= n:
+        if length[r] == n:
             total += tree[1]
         else:
-            start = at - down
-            if start < 0:
-                _add_range(tree, start + n, n, total)
-                _add_range(tree, 0, at + up + 1, total)
-            elif at + up >= n:
-                _add_range(tree, start, n, total)
-                _add_range(tree, 0, at + up + 1 - n, total)
-            else:
-                _add_range(tree, start, at + up + 1, total)
+            _add_range(tree, start[r], min(start[r] + length[r], n), total)
+            _add_range(tree, 0, max(start[r] + length[r] - n, 0), total)
         for c in range(width):
-            mean[i, c] = total[c] / total[width]
-        best[i] = top
+            mean[rows[r], c] = total[c] / total[width]
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _antipode(keys: Any, first: Any, x: float, y: float) -> int:
+    """Number of sorted keys of smaller angle than -(x, y)."""
+    low, high = _position(keys, first, -x, -y)
+    at = diamond(-x, -y)
+    while low < high and diamond(keys[low, 0], keys[low, 1]) < at:
+        low += 1
+    return low
 
 
 def hardmax_tree(
