@@ -150,10 +150,10 @@ def test_auto_names_the_kernel_that_ran():
     assert attend(small, small).error is None
 
 
-def test_rtol_on_the_sphere_takes_the_cells():
+def test_rtol_on_the_sphere_takes_the_grid():
     x = tokens(25_000, 3, "clustered", 0)
     fast = attend(x[:20_000], x, beta=300.0, rtol=1e-7)
-    assert fast.kernel == "sphere" and fast.error is not None and fast.error <= 1e-7
+    assert fast.kernel == "sphere_grid" and fast.error is not None and fast.error <= 1e-7
     some = attend(x[:50], x, beta=300.0, rtol=1e-7)
     assert some.kernel == "fused" and some.error is None
     assert float((fast.mean[:50] - some.mean).norm(dim=1).max()) <= fast.error

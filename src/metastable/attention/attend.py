@@ -90,7 +90,7 @@ def attend_unchecked(
     rtol: float | None = None,
 ) -> Attended:
     """`attend` without its checks: for right-hand sides, whose inputs were validated when the run began."""
-    name = select(queries, keys, values, beta, rtol) if kernel == "auto" else kernel
+    name = select(queries, keys, values, beta, rtol, mass) if kernel == "auto" else kernel
     if name in APPROXIMATE:
         wanted = DEFAULT_RTOL if rtol is None else rtol
         mean, log_partition, error = APPROXIMATE[name](queries, keys, values, mass, beta, wanted)

@@ -19,6 +19,7 @@ from metastable.attention.gpu_frame import same_tensor
 from metastable.attention.rows import squared_lengths
 from metastable.attention.sdpa import attend_sdpa
 from metastable.attention.sphere_cells import attend_sphere_cells
+from metastable.attention.sphere_grid import attend_sphere_grid, grid_cost
 
 Kernel = Callable[[Tensor, Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]
 ApproximateKernel = Callable[[Tensor, Tensor, Tensor, Tensor, float, float], tuple[Tensor, Tensor, float]]
@@ -45,6 +46,7 @@ def _circle_gpu(
 APPROXIMATE: dict[str, ApproximateKernel] = {
     "circle": attend_circle,
     "sphere": attend_sphere_cells,
+    "sphere_grid": attend_sphere_grid,
     "circle_gpu": _circle_gpu,
 }
 """Kernels with a stated error: (queries, keys, values, mass, beta, rtol) -> (mean, log_partition, error)."""
@@ -60,10 +62,12 @@ MOST_SHARP = 2e4
 """Largest beta |q| for which the cells of the circle resolve every score."""
 
 
-def select(queries: Tensor, keys: Tensor, values: Tensor, beta: float, rtol: float | None) -> str:
+def select(
+    queries: Tensor, keys: Tensor, values: Tensor, beta: float, rtol: float | None, mass: Tensor | None = None
+) -> str:
     """Name of the cheapest kernel that meets `rtol` (None: all digits) for these shapes, device and precision."""
     if rtol is not None and rtol >= LEAST_RTOL and queries.dtype == torch.float64:
-        approximate = _approximate(queries, keys, values, beta, rtol)
+        approximate = _approximate(queries, keys, values, beta, rtol, mass)
         if approximate is not None:
             return approximate
     if queries.is_cuda and gpu_available():
@@ -77,7 +81,9 @@ def select(queries: Tensor, keys: Tensor, values: Tensor, beta: float, rtol: flo
     return "dense" if pairs <= 16384 else "sdpa" if pairs <= 6_000_000 else "blocks"
 
 
-def _approximate(queries: Tensor, keys: Tensor, values: Tensor, beta: float, rtol: float) -> str | None:
+def _approximate(
+    queries: Tensor, keys: Tensor, values: Tensor, beta: float, rtol: float, mass: Tensor | None
+) -> str | None:
     """The cell method for tokens on the circle or on S^2, where it is cheaper than all pairs."""
     n_q, n_k, d = queries.shape[0], keys.shape[0], queries.shape[1]
     if d not in (2, 3) or n_q * n_k < 1_000_000 or not same_tensor(keys, values) or not on_sphere(keys):
@@ -89,7 +95,12 @@ def _approximate(queries: Tensor, keys: Tensor, values: Tensor, beta: float, rto
     if queries.device.type != "cpu":
         return None
     if d == 3:
-        return "sphere" if n_q * n_k > 400_000_000 and sharpest < MOST_SHARP else None
+        # Measured nanoseconds: cells where the partition varies much; else the grid, whose cost is known.
+        cells = 4000.0 * n_q if n_q * n_k > 400_000_000 and sharpest < MOST_SHARP else math.inf
+        grid = grid_cost(queries, keys, keys.new_ones(n_k) if mass is None else mass, beta, rtol)
+        if grid < min(0.8 * n_q * n_k, cells):
+            return "sphere_grid"
+        return "sphere" if cells < math.inf else None
     # Measured nanoseconds: all pairs; keys, queries and patches, and key cells merged.
     patches = min(16.0 * sharpest**0.5, 2048.0, n_q)
     pairs, cells = 0.7 * n_q * n_k, 4e5 + 12.0 * n_k + 20.0 * n_q + 15_000.0 * patches + 1600.0 * sharpest

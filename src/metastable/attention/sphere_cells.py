@@ -59,22 +59,9 @@ def attend_sphere_cells(
     >>> round(mean[0, 0].item(), 8), round(math.exp(2) / (math.exp(2) + 2), 8), error < 1e-8
     (0.78698604, 0.78698604, True)
     """
-    if queries.ndim != 2 or keys.ndim != 2 or queries.shape[1] != 3 or keys.shape[1] != 3:
-        raise InvalidInput(
-            f"the cell method on S^2 needs d = 3, got queries {tuple(queries.shape)} and keys {tuple(keys.shape)}"
-        )
-    if values is not keys and not (values.shape == keys.shape and torch.equal(values, keys)):
-        raise InvalidInput("the cell method on S^2 attends to the keys themselves, got other values")
-    if any(x.dtype != torch.float64 or x.device.type != "cpu" for x in (queries, keys, mass)):
-        raise InvalidInput(f"the cell method on S^2 runs in float64 on the CPU, got {keys.dtype} on {keys.device}")
-    if not 1e-14 <= rtol < 1.0:
-        raise InvalidInput(f"rtol must lie in [1e-14, 1), got {rtol!r}")
-    k, m = keys.numpy(), mass.numpy()
+    k, m, off_sphere = checked_keys(queries, keys, values, mass, rtol)
     if m.min() <= 0.0:
         k, m = k[m > 0.0], m[m > 0.0]
-    off_sphere = float(np.abs(np.sqrt(np.einsum("jc,jc->j", k, k)) - 1.0).max())
-    if off_sphere > _OFF_SPHERE:
-        raise InvalidInput(f"the cell method on S^2 needs unit keys, got a length off by {off_sphere:.1e}")
     n = queries.shape[0]
     if n == 0:
         return queries.new_empty((0, 3)), queries.new_empty(0), 0.0
@@ -89,6 +76,28 @@ def attend_sphere_cells(
     rounding = 8.0 * np.finfo(np.float64).eps * (64.0 + longest)
     # Proxies lie on the sphere; keys that do not differ from them by what rounding did to their length.
     return mean, log_partition, float(2.0 * bound + rounding + longest * off_sphere)
+
+
+def checked_keys(
+    queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, rtol: float
+) -> tuple[np.ndarray, np.ndarray, float]:  # fmt: skip
+    """(keys, masses, how far keys of positive mass are off the sphere), or a refusal of what S^2 cannot do."""
+    if queries.ndim != 2 or keys.ndim != 2 or queries.shape[1] != 3 or keys.shape[1] != 3:
+        raise InvalidInput(
+            f"the cell method on S^2 needs d = 3, got queries {tuple(queries.shape)} and keys {tuple(keys.shape)}"
+        )
+    if values is not keys and not (values.shape == keys.shape and torch.equal(values, keys)):
+        raise InvalidInput("the cell method on S^2 attends to the keys themselves, got other values")
+    if any(x.dtype != torch.float64 or x.device.type != "cpu" for x in (queries, keys, mass)):
+        raise InvalidInput(f"the cell method on S^2 runs in float64 on the CPU, got {keys.dtype} on {keys.device}")
+    if not 1e-14 <= rtol < 1.0:
+        raise InvalidInput(f"rtol must lie in [1e-14, 1), got {rtol!r}")
+    k, m = keys.numpy(), mass.numpy()
+    off = np.abs(np.sqrt(np.einsum("jc,jc->j", k, k)) - 1.0)
+    off_sphere = float(off.max(initial=0.0, where=m > 0.0))
+    if off_sphere > _OFF_SPHERE:
+        raise InvalidInput(f"the cell method on S^2 needs unit keys, got a length off by {off_sphere:.1e}")
+    return k, m, off_sphere
 
 
 def _attend_boxes(tree: KeyTree, boxes: QueryTree, tolerance: float) -> tuple[np.ndarray, np.ndarray, float]:

@@ -1,0 +1,132 @@
+"""Attention of the nodes of one (theta, phi) grid to those of another, without what is too far to count.
+
+Sources are rings of N nodes with weights of any sign. `attend_rings`: targets r y with y on the same rings; then
+the score of two nodes depends on their rings and on the difference of their longitudes only, and a Fourier
+transform along the rings diagonalises it. `attend_nodes`: any targets z; the nodes of a ring with <z, k> >= |z| -
+`depth` form a window around the longitude of z, and a few neighbouring targets share the union of their windows,
+which is collected once.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numba import njit
+from scipy import fft
+
+from metastable.attention.exp2 import REDUCTION, exp2
+from metastable.attention.sphere_walk import LOG2_E
+
+_GROUP = 8
+
+
+def attend_rings(r: float, weights: np.ndarray, depth: float) -> np.ndarray:
+    """(rings N, 5): as `attend_nodes` at the targets r k_a for all nodes k_a; rings at (a + 1/2) pi/rings."""
+    rings, count = weights.shape
+    theta = (np.arange(rings) + 0.5) * (math.pi / rings)
+    phi = np.arange(count) * (2.0 * math.pi / count)
+    high, low = np.sin(theta), np.cos(theta)
+    fields = np.empty((rings, 5, count))
+    fields[:, 0], fields[:, 1] = weights * np.outer(high, np.cos(phi)), weights * np.outer(high, np.sin(phi))
+    fields[:, 2], fields[:, 3], fields[:, 4] = weights * low[:, None], weights, np.abs(weights)
+    modes = fft.rfft(fields)
+    sums = np.zeros_like(modes)
+    radius = math.acos(max(1.0 - depth / r, -1.0)) if r > 0.0 else math.pi
+    across = 2.0 * r * np.sin(0.5 * phi[: count // 2 + 1]) ** 2
+    for a in range((rings + 1) // 2):
+        # The kernel of rings (a, b) is that of (b, a) and of both mirrored at the equator.
+        b = np.arange(a, min(rings - 1 - a, a + int(radius / math.pi * rings) + 1) + 1)
+        lift = 2.0 * r * np.sin(0.5 * (theta[b] - theta[a])) ** 2
+        kernel = np.exp(-lift[:, None] - (high[a] * high[b])[:, None] * across)
+        _convolve(a, fft.dct(kernel, type=1, overwrite_x=True), modes, sums)
+    return fft.irfft(sums, n=count).transpose(0, 2, 1).reshape(-1, 5)
+
+
+@njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
+def _convolve(a: int, kernel: Any, modes: Any, sums: Any) -> None:
+    """Adds what rings a and b = a, a + 1, ... (and their mirror images) send to each other."""
+    last = len(modes) - 1
+    for i in range(len(kernel)):
+        b = a + i
+        for mirrored in range(1 if a + b == last else 2):
+            one, two = (last - a, last - b) if mirrored else (a, b)
+            for swapped in range(1 if a == b else 2):
+                source, target = (one, two) if swapped else (two, one)
+                for c in range(modes.shape[1]):
+                    for m in range(kernel.shape[1]):
+                        sums[target, c, m] += kernel[i, m] * modes[source, c, m]
+
+
+@njit(cache=True, nogil=True)
+def attend_nodes(targets: Any, theta: Any, weights: Any, depth: float, out: Any) -> None:
+    """out[t] = sum_b w_b e^{<z_t, k_b> - |z_t|} (k_b, 1), and sum_b |w_b| e^{...}, over nodes k_b near z_t.
+
+    theta (rings,) increasing; weights (rings, N), longitudes 2 pi b/N; targets (n, 3), neighbours near each other;
+    out (n, 5).
+    """
+    count = weights.shape[1]
+    step = 2.0 * math.pi / count
+    cosine, sine = np.cos(step * np.arange(count)), np.sin(step * np.arange(count))
+    seen = np.empty((4, weights.size))
+    low_angle, high_angle = np.empty(len(theta)), np.empty(len(theta))
+    for group in range(0, len(targets), _GROUP):
+        end = min(group + _GROUP, len(targets))
+        origin = math.atan2(targets[group, 1], targets[group, 0])
+        low_angle[:], high_angle[:] = np.inf, -np.inf
+        for t in range(group, end):
+            _windows(targets[t], theta, depth, origin, low_angle, high_angle)
+        points = 0
+        for ring in range(len(theta)):
+            if low_angle[ring] > high_angle[ring]:
+                continue
+            high, low = math.sin(theta[ring]), math.cos(theta[ring])
+            start = math.floor((origin + low_angle[ring]) / step)
+            length = min(math.ceil((origin + high_angle[ring]) / step) - start + 1, count)
+            place = start % count
+            for _ in range(length):
+                seen[0, points], seen[1, points] = high * cosine[place], high * sine[place]
+                seen[2, points], seen[3, points] = low, weights[ring, place]
+                points += 1
+                place = place + 1 if place + 1 < count else 0
+        for t in range(group, end):
+            z0, z1, z2 = targets[t, 0], targets[t, 1], targets[t, 2]
+            size = math.sqrt(z0 * z0 + z1 * z1 + z2 * z2)
+            out[t] = _sums(seen, points, z0, z1, z2, size)
+
+
+@njit(cache=True, nogil=True)
+def _windows(z: Any, theta: Any, depth: float, origin: float, low_angle: Any, high_angle: Any) -> None:
+    """Widens the windows of all rings, in longitude relative to the origin, by that of one target."""
+    across = math.sqrt(z[0] * z[0] + z[1] * z[1])
+    size = math.sqrt(across * across + z[2] * z[2])
+    latitude = math.atan2(across, z[2])
+    radius = math.acos(max(1.0 - depth / size, -1.0)) if size > 0.0 else math.pi
+    turn = math.atan2(z[1], z[0]) - origin
+    turn -= 2.0 * math.pi * math.floor(turn / (2.0 * math.pi) + 0.5)
+    for ring in range(np.searchsorted(theta, latitude - radius), np.searchsorted(theta, latitude + radius)):
+        lift, swing = z[2] * math.cos(theta[ring]) - size, across * math.sin(theta[ring])
+        half = math.pi
+        if lift - swing < -depth:
+            half = math.acos(max(-1.0, min(1.0, (-depth - lift) / swing)))
+        low_angle[ring] = min(low_angle[ring], turn - half)
+        high_angle[ring] = max(high_angle[ring], turn + half)
+
+
+@njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
+def _sums(
+    seen: Any, points: int, z0: float, z1: float, z2: float, size: float
+) -> tuple[float, float, float, float, float]:  # fmt: skip
+    s0, s1, s2, s3, s4 = 0.0, 0.0, 0.0, 0.0, 0.0
+    z0, z1, z2, shift = z0 * LOG2_E, z1 * LOG2_E, z2 * LOG2_E, -size * LOG2_E
+    for a in range(points):
+        t = shift + z0 * seen[0, a] + z1 * seen[1, a] + z2 * seen[2, a]
+        e = exp2(t if t > -1000.0 else -1000.0)
+        w = e * seen[3, a]
+        s0 += w * seen[0, a]
+        s1 += w * seen[1, a]
+        s2 += w * seen[2, a]
+        s3 += w
+        s4 += abs(w)
+    return s0, s1, s2, s3, s4
