@@ -8,7 +8,7 @@ import torch
 
 from meanfield_families import diagonal, tilted
 from metastable import SelfAttention, sphere
-from metastable.meanfield import Uniform, VonMisesFisher, evolve_density, reference_skew, solve
+from metastable.meanfield import Density, Uniform, VonMisesFisher, evolve_density, reference_skew, solve
 from metastable.meanfield.circle import circle_law, two_atoms_from_cumulative
 
 
@@ -57,13 +57,15 @@ def test_density_solver_alone_meets_r9():
     assert found == pytest.approx([0.5993592086, 0.3916965025], abs=2e-7)
 
 
-def test_density_solver_converges_in_its_step():
-    flow = SelfAttention(diagonal(2.0, 1.0), 8.0)
-    theta = np.linspace(0, 6, 50)
-    images = [evolve_density(flow, reference_skew(), [0.8], step=h).carry(0, theta) for h in (0.8, 0.4, 0.1)]
-    coarse, fine = (np.abs(image - images[-1]).max() for image in images[:2])
-    assert fine < 1e-6
-    assert coarse / fine > 2**3.5
+def test_density_solver_on_the_moebius_family():
+    """Q1, beta = 0, V = I: the order parameter is R(t) = 1/sqrt(1 + (1/R_0^2 - 1) e^{-t})."""
+    eta, times = 0.5, [1.0, 4.0]
+    law = Density(lambda x: 1 / (math.cosh(eta) - math.sinh(eta) * x[:, 1]), 2)
+    density = evolve_density(SelfAttention(diagonal(1.0, 1.0), 0.0), law, times)
+    for t, F in zip(times, density.cumulative, strict=True):
+        nodes, mass = F.quadrature()
+        exact = 1 / math.sqrt(1 + (1 / math.tanh(eta / 2) ** 2 - 1) * math.exp(-t))
+        assert float((mass * np.sin(nodes)).sum()) == pytest.approx(exact, abs=1e-12)
 
 
 @pytest.mark.parametrize("p", [0.2, 0.5])

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import numpy as np
 import torch
 from scipy.optimize import brentq
+from torch import Tensor
 
 from metastable import sphere
+from metastable.attention.attend import attend_unchecked
 from metastable.errors import InvalidInput
+from metastable.flows import SelfAttention
 from metastable.flows.flow import Flow
 from metastable.meanfield.laws import Law, checked_density
 from metastable.meanfield.piecewise import GAUSS, GAUSS_WEIGHTS, TWO_PI, Array, Piecewise, adapt
@@ -19,14 +23,44 @@ from metastable.meanfield.piecewise import GAUSS, GAUSS_WEIGHTS, TWO_PI, Array, 
 def angular_velocity(flow: Flow, t: float, theta: Array, mass: Array, at: Array | None = None) -> Array:
     """theta' = <x^perp, v[rho](x)> for rho = sum_j mass_j delta at the angles theta, at those angles or at others.
 
-    Other angles join the tokens with mass zero, so that every flow of the package can be asked.
+    Other angles are the queries of self-attention; for other flows they join the tokens with mass zero.
     """
+    if plain_attention(flow):
+        points = sphere.from_angles(theta if at is None else at)
+        velocity = _attention_velocity(
+            flow, t, points, points if at is None else sphere.from_angles(theta), torch.from_numpy(mass)
+        )
+        return (points[:, 0] * velocity[:, 1] - points[:, 1] * velocity[:, 0]).numpy()
     angles = theta if at is None else np.concatenate([at, theta])
     weight = mass if at is None else np.concatenate([np.zeros(len(at)), mass])
     points = sphere.from_angles(angles)
     velocity = flow.velocity(t, points, torch.from_numpy(weight))
     turn = (points[:, 0] * velocity[:, 1] - points[:, 1] * velocity[:, 0]).numpy()
     return turn if at is None else turn[: len(at)]
+
+
+def plain_attention(flow: Flow) -> TypeGuard[SelfAttention]:
+    """Whether queries and keys of the flow can be told apart here, so that masses may be negative as well."""
+    return type(flow) is SelfAttention and flow.field is None
+
+
+def _attention_velocity(flow: SelfAttention, t: float, points: Tensor, tokens: Tensor, mass: Tensor) -> Tensor:
+    """V m(x) for sources of either sign: kernels want masses >= 0, so those of either sign are attended apart."""
+    w = flow.weights_at(t, points)
+    queries, keys, values = w.queries(points), w.keys(tokens), w.carried(tokens)
+    negative = mass < 0
+    if not bool(negative.any()):
+        mean = attend_unchecked(queries, keys, values, mass, flow.beta, kernel=flow.kernel, rtol=flow.rtol).mean
+    else:
+        plus, minus = (
+            attend_unchecked(
+                queries, keys[side], values[side], mass[side].abs(), flow.beta, kernel=flow.kernel, rtol=flow.rtol
+            )
+            for side in (~negative, negative)
+        )
+        share = torch.exp(minus.log_partition - plus.log_partition)[:, None]
+        mean = (plus.mean - share * minus.mean) / (1 - share)
+    return w.emitted(mean)
 
 
 @dataclass(frozen=True)
@@ -55,7 +89,7 @@ def circle_law(law: Law, tol: float = 1e-14) -> CircleLaw:
         return (trial.tail * trial.width <= tol * TWO_PI) | (trial.tail <= 1e-13 * scale)
 
     # 13 cells, so that no edge pattern is aligned with the symmetry of the law.
-    density, reached = adapt(function, np.linspace(0, TWO_PI, 14), resolved, levels=36)
+    density, reached = adapt(function, np.linspace(0, TWO_PI, 14), resolved, levels=44)
     cumulative = density.antiderivative()
     total = cumulative.winding / TWO_PI
     if not total > 0:

@@ -1,284 +1,224 @@
-"""Node solver on the circle: the flow map theta_t(s) on labels s that are dense where the flow will stretch.
+"""Node solver on the circle: the flow map theta_t on panels of labels that are halved where the flow stretches.
 
-    d theta/dt (t, s) = v[rho_t](theta(t, s)),  rho_t = theta_t # (mu(s) ds),  mu(s) = rho_0(theta_0(s)) theta_0'(s)
-With a smooth periodic label s the trapezoidal rule integrates against rho_t with spectral accuracy, masses never
-change and nothing is interpolated. The labels come from a scout: a cheap run that inserts a node wherever the gap
-between neighbours exceeds the width of the attention kernel, kappa^{-1/2}, kappa = beta |B|. What it inserted,
-smoothed, is the density of nodes. So the separatrix of the true flow is found, not that of zero temperature.
+    d theta/dt = v[rho_t](theta),  rho_t = theta_t # rho_0
+Masses never change; the Gauss rule of a panel integrates against rho_t. Concentration tears tokens apart at a
+separatrix, after the metastable phase at the rate beta |B^T e|, so that theta_t becomes a jump there. What W2 then
+sees is the mass on either side: W2 = 2 sqrt(dp) for a misplaced mass dp, so that 1e-6 asks for 2.5e-13. Hence
+  - errors of a step and of a polynomial are weighed by the density: an error x misplaces the mass density * x;
+  - panels at the separatrix are halved, by interpolation in their own label, until their mass is negligible;
+  - panels that the flow has pressed together again are joined.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.integrate import solve_ivp
-from scipy.interpolate import PchipInterpolator
+from scipy.integrate import DOP853
 
 from metastable.errors import SolveError
 from metastable.flows.flow import Flow
-from metastable.meanfield.circle import CircleLaw, angular_velocity
-from metastable.meanfield.piecewise import TWO_PI, Array
+from metastable.meanfield.circle import CircleLaw
+from metastable.meanfield.groups import Groups
+from metastable.meanfield.panels import (
+    DEEPEST,
+    NODES,
+    Panels,
+    halved_values,
+    joined,
+    siblings,
+    tails,
+    without_halves,
+)
+from metastable.meanfield.piecewise import Array
 
-SMOOTHING = 3.0
-"""Width of the smoothing of the node density in local node spacings: the poles of the label map lie 1.5 pi of
-them off the real axis, so that the trapezoidal rule on the nodes is not limited by it (e^{-30})."""
+ROUNDING = 4e-15
+"""A polynomial of angles is not known better than this."""
 
-JUMP = 0.15
-"""Largest change of the field between neighbours, relative to its maximum."""
+
+LEAST_MASS = 5e-14
+"""Least misplaced mass that is asked of a polynomial: the rounding of the angles alone misplaces some 1e-15."""
 
 
 @dataclass(frozen=True)
-class Labels:
-    """A smooth label map by its inverse, s(theta) = sum_j (count_j/2) tanh((theta - centre_j)/width_j) + images.
+class Accuracy:
+    """mass, step: what a polynomial and what a step may misplace. width: of a panel, in widths kappa^{-1/2} of the
+    kernel (16 Gauss nodes integrate it to 1e-15 over 5 of them and to 1e-13 over 6). negligible: mass of a panel
+    that may stay torn."""
 
-    ds/dtheta is the density of nodes, a sum of bumps as wide as a few local spacings, hence analytic at the scale
-    of the nodes everywhere.
-    """
+    mass: float
+    step: float
+    width: float
+    negligible: float
 
-    origin: float
-    centre: Array
-    count: Array
-    width: Array
-
-    @property
-    def needed(self) -> int:
-        """Nodes that the scout asks for."""
-        return math.ceil(self.count.sum())
-
-    def counting(self, theta: Array) -> tuple[Array, Array]:
-        """s(theta) - s(origin), scaled to one per turn, and its derivative."""
-        s, density = self._sums(theta)
-        start, _ = self._sums(np.array([self.origin]))
-        total = self.count.sum()
-        return (s - start) / total, density / total
-
-    def _sums(self, theta: Array) -> tuple[Array, Array]:
-        s, density = np.zeros_like(theta), np.zeros_like(theta)
-        for block in np.array_split(np.arange(len(theta)), max(1, len(theta) * len(self.centre) // 2**20)):
-            for turn in (-TWO_PI, 0.0, TWO_PI):
-                rise = np.tanh((theta[block, None] - self.centre - turn) / self.width)
-                s[block] += rise @ self.count / 2
-                density[block] += (1 - rise**2) @ (self.count / self.width) / 2
-        return s, density
-
-    def nodes(self, n: int) -> tuple[Array, Array]:
-        """theta_0(s_j) and theta_0'(s_j) at s_j = j/n, by Newton's method; n nodes are every other one of 2n."""
-        target = np.arange(n) / n
-        knots = np.concatenate([self.centre, [self.origin, self.origin + TWO_PI]])
-        knots = np.unique(knots[(knots >= self.origin) & (knots <= self.origin + TWO_PI)])
-        at_knots, _ = self.counting(knots)
-        cell = np.clip(np.searchsorted(at_knots, target, side="right") - 1, 0, len(knots) - 2)
-        low, high = knots[cell], knots[cell + 1]
-        theta = np.interp(target, at_knots, knots)
-        for _ in range(60):
-            s, density = self.counting(theta)
-            low, high = np.where(s < target, theta, low), np.where(s > target, theta, high)
-            newton = theta - (s - target) / density
-            inside = (newton >= low) & (newton <= high)
-            moved = np.where(inside, newton, (low + high) / 2)
-            done = np.abs(moved - theta).max() <= 4e-16 * TWO_PI
-            theta = moved
-            if done:
-                break
-        return theta, 1 / self.counting(theta)[1]
+    @classmethod
+    def within(cls, mass: float, width: float, tol: float) -> Accuracy:
+        """Measured: a step misplaces far less than it is allowed to, and a polynomial about that much."""
+        return cls(mass, 4 * mass, width, max(2e-3 * tol**2, 1e-18))
 
 
-def label_map(
-    flow: Flow, law: CircleLaw, t: float, kappa: float, *, negligible: float, max_nodes: int, rounds: int = 8
-) -> tuple[Labels, bool]:
-    """The labels that a run up to time t needs, and whether they suffice.
+@dataclass(eq=False)
+class Frame:
+    """Positions (K, 16) on panels at one time."""
 
-    The label of the separatrix must be known to e^{-stretch}, finer than one scout finds it. So a run on its labels
-    goes as far as they resolve the flow, and the next scout starts there: its error is damped by all the stretching
-    before, and two or three rounds settle. Gaps between neighbours that carry less than `negligible` may stay open.
-    """
-    # Never wider than 0.11, whatever the temperature: the density of nodes changes by e^{widest} from one node to
-    # the next on its way to a separatrix, and a peak of it must survive the smoothing over `SMOOTHING` nodes.
-    widest = min(0.9 / math.sqrt(max(kappa, 1e-300)), 0.11)
-    times = np.linspace(0.0, t, 2 + math.ceil(8 * t))
-    scout = _scout(flow, law, t, widest, negligible, _Scout.begin(law, widest))
-    reached = -1.0
-    for _ in range(rounds):
-        found = scout.labels_asked()
-        n = found.needed
-        if n > max_nodes:
-            return found, False
-        labels = found.nodes(n)[0]
-        carries = _interval_masses(law, labels) > negligible
-        theta, mass = flow_map(flow, law, found, n, times, atol=1e-9, open_gap=1.5 * widest, watched=carries)
-        if len(theta) == len(times):
-            return found, True
-        if float(times[len(theta) - 1]) <= reached:
-            # No label separates the tokens any more: the flow tears them apart faster than float64 can follow.
-            return found, False
-        reached = float(times[len(theta) - 1])
-        need = np.max(
-            [
-                _need(x, angular_velocity(flow, time, x, mass), widest)
-                for time, x in zip(times, theta, strict=False)
-            ],
-            axis=0,
-        )
-        demand = np.maximum(np.where(carries, need, 0.0) / _gaps(labels), _base_demand(law, labels, widest))
-        scout = _scout(
-            flow, law, t, widest, negligible, _Scout(labels, theta[-1], demand, float(times[len(theta) - 1]))
-        )
-    return found, False
+    panels: Panels
+    theta: Array
+
+
+@dataclass(eq=False)
+class FlowMap:
+    """Frames at the times, and what the run took."""
+
+    frames: list[Frame] = field(default_factory=list)
+    steps: int = 0
+    most_nodes: int = 0
+    unresolved: float = 0.0
+    """Mass misplaced because max_nodes was reached: that of panels too wide and of polynomials too rough."""
 
 
 def flow_map(
     flow: Flow,
     law: CircleLaw,
-    labels: Labels,
-    n: int,
     times: Array,
-    *,
-    atol: float,
-    open_gap: float = math.inf,
-    watched: NDArray[np.bool_] | None = None,
-) -> tuple[Array, Array]:
-    """theta at n nodes and the given increasing times, (m, n), and the masses (n,), by an eighth-order method.
-
-    The run ends early, with fewer times, when a watched gap between neighbours exceeds `open_gap`.
-    """
-    theta, slope = labels.nodes(n)
-    mass = np.clip(law.density(theta) * slope, 0.0, None)
-    mass = mass / mass.sum()
-    end = float(times[-1])
-    if end == 0:
-        return np.broadcast_to(theta, (len(times), n)).copy(), mass
-
-    def gap_opens(_: float, x: Array) -> float:
-        gap = _gaps(x)
-        return open_gap - float((gap if watched is None else gap[watched]).max())
-
-    gap_opens.terminal = True  # type: ignore[attr-defined]
-    solution = solve_ivp(
-        lambda time, x: angular_velocity(flow, time, x, mass),
-        (0.0, end),
-        theta,
-        method="DOP853",
-        t_eval=times,
-        events=gap_opens if open_gap < math.inf else None,
-        rtol=1e-13,
-        atol=atol,
-    )
-    if not solution.success:
-        raise SolveError(f"the flow map could not be integrated to t = {end:.6g}: {solution.message}")
-    return solution.y.T, mass
+    kappa: float,
+    accuracy: Accuracy,
+    max_nodes: int,
+    max_steps: int = 20000,
+) -> FlowMap:
+    """The flow map at increasing times, by the order-8 method of Dormand and Prince; panels adapt between steps."""
+    panels = Panels.of(law)
+    run = _Run(flow, law, accuracy, kappa, max_nodes, panels, panels.start(law))
+    run.adapt()
+    out = FlowMap()
+    t, h = 0.0, 0.0
+    for target in times:
+        while t < target:
+            h = run.first_step(t) if h == 0 else h
+            t, h = run.advance(t, h, float(target))
+            if run.steps > max_steps:
+                raise SolveError(f"the flow map needs more than {max_steps} steps: t = {t:.6g} of {times[-1]:.6g}")
+        out.frames.append(Frame(run.panels, run.theta))
+    out.steps, out.most_nodes, out.unresolved = run.steps, run.most_nodes, run.unresolved
+    return out
 
 
-@dataclass(frozen=True)
-class _Scout:
-    """Labels (K,), their positions at a time, and the nodes per unit of label that each interval asks for."""
+class _Run:
+    """The state of a run: panels, positions, masses, the velocity at the current time."""
 
-    labels: Array
-    theta: Array
-    demand: Array
-    time: float = 0.0
+    def __init__(
+        self,
+        flow: Flow,
+        law: CircleLaw,
+        accuracy: Accuracy,
+        kappa: float,
+        max_nodes: int,
+        panels: Panels,
+        theta: Array,
+    ) -> None:
+        self.flow, self.law, self.accuracy, self.kappa, self.max_nodes = flow, law, accuracy, kappa, max_nodes
+        self.widest = accuracy.width / max(kappa, 1e-300) ** 0.5
+        self.steps, self.most_nodes, self.unresolved = 0, 0, 0.0
+        self.speed: Array | None = None
+        self._put(panels, theta)
 
-    @classmethod
-    def begin(cls, law: CircleLaw, widest: float) -> _Scout:
-        """Labels as dense as the kernel and rho_0 ask for."""
-        fine = np.linspace(0, TWO_PI, 4097)
-        count = np.concatenate([[0.0], np.cumsum(_base_demand(law, fine[:-1], widest))]) * TWO_PI / 4096
-        n = math.ceil(count[-1])
-        labels = np.interp(np.arange(n) * count[-1] / n, count, fine)
-        return cls(labels, labels, _base_demand(law, labels, widest))
+    def _put(self, panels: Panels, theta: Array) -> None:
+        self.panels, self.theta, self.speed = panels, theta, None
+        self.mass = panels.mass(self.law)
+        self.panel_mass = self.mass.sum(axis=1)
+        self.most_nodes = max(self.most_nodes, theta.size)
 
-    def labels_asked(self) -> Labels:
-        """Bumps on the intervals, each as wide as `SMOOTHING` of the node spacings asked for there."""
-        gap = _gaps(self.labels)
-        width = np.minimum(SMOOTHING / self.demand, 0.3)
-        return Labels(float(self.labels[0]), self.labels + gap / 2, self.demand * gap, width)
+    def velocity(self, t: float, theta: Array) -> Array:
+        return self.groups.velocity(t, theta)
+
+    def _defects(self, theta: Array) -> tuple[Array, Array]:
+        """By panel, the mass that its polynomial misplaces and its width in units of the allowed one."""
+        width = np.abs(theta[:, -1] - theta[:, 0])
+        tail = tails(theta)
+        misplaced = tail * _density(self.panel_mass, width)
+        return np.where(tail <= ROUNDING, 0.0, misplaced), width / self.widest
+
+    def _unresolved(self, theta: Array, share: float) -> np.ndarray:
+        misplaced, width = self._defects(theta)
+        wanted = (misplaced > share * self.accuracy.mass) | (width > 1)
+        return wanted & (self.panel_mass > self.accuracy.negligible) & (self.panels.level < DEEPEST)
+
+    def _halve(self, theta: Array, chosen: np.ndarray) -> bool:
+        if theta.size + NODES * int(chosen.sum()) > self.max_nodes:
+            misplaced, width = self._defects(theta)
+            mass = float(np.where(width > 1, self.panel_mass, misplaced)[chosen].sum())
+            self.unresolved = max(self.unresolved, mass)
+            return False
+        self._put(self.panels.halved(chosen), halved_values(theta, chosen))
+        self.groups = Groups(self.flow, self.theta, self.mass, self.kappa)
+        return True
+
+    def adapt(self) -> None:
+        """Halve the panels that are not resolved with room to spare; join those that need not be two."""
+        while True:
+            chosen = self._unresolved(self.theta, 0.3)
+            if not chosen.any() or not self._halve(self.theta, chosen):
+                break
+        first = siblings(self.panels)
+        if len(first):
+            whole, error = joined(self.theta, first)
+            width = np.abs(whole[:, -1] - whole[:, 0])
+            mass = self.panel_mass[first] + self.panel_mass[first + 1]
+            error = np.maximum(error, tails(whole))
+            fine = (error <= ROUNDING / 2) | (error * _density(mass, width) <= 0.005 * self.accuracy.mass)
+            fine &= width < 0.5 * self.widest
+            if fine.any():
+                theta = self.theta.copy()
+                theta[first[fine]] = whole[fine]
+                keep = np.ones(len(self.panels), dtype=bool)
+                keep[first[fine] + 1] = False
+                self._put(without_halves(self.panels, first[fine]), theta[keep])
+        self.groups = Groups(self.flow, self.theta, self.mass, self.kappa)
+
+    def first_step(self, t: float) -> float:
+        """A tenth of the time in which neighbours change their distance by its own size."""
+        self.speed = self.velocity(t, self.theta)
+        rate = np.abs(np.diff(self.speed, axis=1)) / np.maximum(np.abs(np.diff(self.theta, axis=1)), 1e-12)
+        return min(0.1, 0.1 / max(float(rate.max()), 1e-3))
+
+    def advance(self, t: float, h: float, target: float) -> tuple[float, float]:
+        """One accepted step, which ends at the target if that is near; the new time and the next step."""
+        while True:
+            if self.speed is None:
+                self.speed = self.velocity(t, self.theta)
+            step = target - t if t + 1.0001 * h >= target else h
+            if step < 1e-12 * max(1.0, target):
+                raise SolveError(f"the flow map needs steps below {step:.3g} at t = {t:.6g}")
+            theta, speed, error = self._step(t, step, self.speed)
+            factor = min(5.0, max(0.2, 0.9 * max(error, 1e-10) ** (-1 / 8)))
+            self.steps += 1
+            if error > 1:
+                h = step * min(factor, 0.9)
+                continue
+            torn = self._unresolved(theta, 1.0)
+            if torn.any() and self._halve(self.theta, torn):
+                h = step
+                continue
+            self.theta, self.speed = theta, speed
+            self.adapt()
+            return (target if step == target - t else t + step), (h if step < h and factor > 1 else step * factor)
+
+    def _step(self, t: float, h: float, speed: Array) -> tuple[Array, Array, float]:
+        """Positions and velocities after h, and the estimated misplaced mass in units of the allowed one."""
+        stages = np.empty((DOP853.n_stages + 1, *speed.shape))
+        stages[0] = speed
+        for i in range(1, DOP853.n_stages):
+            shift = np.tensordot(DOP853.A[i, :i], stages[:i], axes=1)
+            stages[i] = self.velocity(t + DOP853.C[i] * h, self.theta + h * shift)
+        theta = self.theta + h * np.tensordot(DOP853.B, stages[:-1], axes=1)
+        stages[-1] = self.velocity(t + h, theta)
+        fifth, third = (h * np.tensordot(E, stages, axes=1) for E in (DOP853.E5, DOP853.E3))
+        size = np.hypot(fifth, 0.1 * third)
+        error = np.divide(fifth**2, size, out=np.zeros_like(size), where=size > 0).max(axis=1)
+        width = np.abs(self.theta[:, -1] - self.theta[:, 0])
+        misplaced = error * _density(self.panel_mass, width)
+        return theta, stages[-1], float(misplaced.max()) / self.accuracy.step
 
 
-def _scout(flow: Flow, law: CircleLaw, t: float, widest: float, negligible: float, start: _Scout) -> _Scout:
-    """Go on to time t with RK4, inserting a node into every gap that opens."""
-    labels, theta, demand, time = start.labels, start.theta, start.demand, start.time
-    while time < t:
-        mass = _cell_masses(law, labels)
-        speed = angular_velocity(flow, time, theta, mass)
-        need = _need(theta, speed, widest)
-        carries = _interval_masses(law, labels) > negligible
-        demand = np.maximum(demand, np.where(carries, need, 0.0) / _gaps(labels))
-        split = carries & (need > 1) & (_gaps(labels) > 1e-14)
-        if split.any():
-            labels, theta, demand = _inserted(labels, theta, demand, split)
-            mass = _cell_masses(law, labels)
-            speed = angular_velocity(flow, time, theta, mass)
-        h = min(t - time, 0.3 / _steepness(theta, speed))
-        theta = np.maximum.accumulate(_rk4(flow, time, theta, mass, h, speed))
-        time = t if h == t - time else time + h
-    return _Scout(labels, theta, demand, t)
-
-
-def _need(theta: Array, speed: Array, widest: float) -> Array:
-    """Nodes that each gap asks for: its width in units of `widest`, or the jump of the field across it.
-
-    Between two clusters the attended mean flips within 1/kappa, less than the kernel's width, and tears tokens
-    apart at the rate kappa; a node per fifteen percent of the largest speed resolves that flip.
-    """
-    jump = np.abs(np.diff(speed, append=speed[0]))
-    return np.maximum(np.abs(_gaps(theta)) / widest, jump / (JUMP * max(float(np.abs(speed).max()), 1e-300)))
-
-
-def _base_demand(law: CircleLaw, theta: Array, widest: float) -> Array:
-    """Nodes per radian that the kernel and rho_0 ask for before anything moves."""
-    return max(64.0, TWO_PI / widest) * (1 + law.density(theta).clip(0)) / (2 * TWO_PI)
-
-
-def _gaps(theta: Array) -> Array:
-    return np.diff(theta, append=theta[0] + TWO_PI)
-
-
-def _interval_masses(law: CircleLaw, labels: Array) -> Array:
-    cumulative = law.cumulative(np.append(labels, labels[0] + TWO_PI))
-    return np.clip(np.diff(cumulative), 0.0, None)
-
-
-def _cell_masses(law: CircleLaw, labels: Array) -> Array:
-    """Mass of the cells around the labels, cut half-way to the neighbours."""
-    gap = _gaps(labels)
-    cuts = labels + gap / 2
-    mass = np.clip(np.diff(law.cumulative(np.concatenate([[cuts[-1] - TWO_PI], cuts]))), 0.0, None)
-    return mass / mass.sum()
-
-
-def _steepness(theta: Array, speed: Array) -> float:
-    """Largest |d speed/d theta| between neighbours, at least one tenth: the scout's step resolves it."""
-    gap = _gaps(theta)
-    change = np.abs(np.diff(speed, append=speed[0]))
-    open_gap = gap > 1e-9
-    return max(0.4, float((change[open_gap] / gap[open_gap]).max()) if open_gap.any() else 0.4)
-
-
-def _rk4(flow: Flow, t: float, theta: Array, mass: Array, h: float, k1: Array) -> Array:
-    k2 = angular_velocity(flow, t + h / 2, theta + h / 2 * k1, mass)
-    k3 = angular_velocity(flow, t + h / 2, theta + h / 2 * k2, mass)
-    k4 = angular_velocity(flow, t + h, theta + h * k3, mass)
-    return theta + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
-
-
-def _untangled(theta: Array) -> Array:
-    return np.maximum.accumulate(theta)
-
-
-def _inserted(labels: Array, theta: Array, demand: Array, split: np.ndarray) -> tuple[Array, Array, Array]:
-    """New labels in the middle of the marked intervals; positions by a monotone spline of the flow map."""
-    gap = _gaps(labels)
-    fresh = labels[split] + gap[split] / 2
-    pad = 3
-    wrapped_labels = np.concatenate([labels[-pad:] - TWO_PI, labels, labels[:pad] + TWO_PI])
-    wrapped_theta = np.concatenate([theta[-pad:] - TWO_PI, theta, theta[:pad] + TWO_PI])
-    keep = np.concatenate([[True], np.diff(wrapped_labels) > 0])
-    position = PchipInterpolator(wrapped_labels[keep], wrapped_theta[keep])(fresh)
-    order = np.argsort(np.concatenate([labels, fresh]), kind="stable")
-    return (
-        np.concatenate([labels, fresh])[order],
-        np.concatenate([theta, position])[order],
-        np.concatenate([demand, demand[split]])[order],
-    )
+def _density(mass: Array, width: Array) -> Array:
+    """Mass per radian of a panel, at most one: in a cluster the displacement itself counts."""
+    return np.asarray(mass / np.maximum(width, mass))

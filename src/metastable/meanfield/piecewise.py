@@ -22,12 +22,12 @@ P = 16
 TWO_PI = 2 * math.pi
 
 LOBATTO: Array = np.asarray(-np.cos(np.arange(P + 1) * (math.pi / P)), dtype=np.float64)
-_TO_COEFFICIENTS: Array = np.asarray(np.linalg.inv(chebyshev.chebvander(LOBATTO, P)), dtype=np.float64)
+TO_COEFFICIENTS: Array = np.asarray(np.linalg.inv(chebyshev.chebvander(LOBATTO, P)), dtype=np.float64)
 GAUSS, GAUSS_WEIGHTS = legendre.leggauss(P)
 _DERIVATIVE_AT_GAUSS: Array = (
-    chebyshev.chebvander(GAUSS, P - 1) @ chebyshev.chebder(np.eye(P + 1)) @ _TO_COEFFICIENTS
+    chebyshev.chebvander(GAUSS, P - 1) @ chebyshev.chebder(np.eye(P + 1)) @ TO_COEFFICIENTS
 )
-_VALUES_TO_INTEGRAL: Array = chebyshev.chebvander(LOBATTO, P + 1) @ chebyshev.chebint(_TO_COEFFICIENTS, lbnd=-1)
+_VALUES_TO_INTEGRAL: Array = chebyshev.chebvander(LOBATTO, P + 1) @ chebyshev.chebint(TO_COEFFICIENTS, lbnd=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Piecewise:
     @cached_property
     def coefficients(self) -> Array:
         """Chebyshev coefficients (K, P+1) of every cell."""
-        return self.values @ _TO_COEFFICIENTS.T
+        return self.values @ TO_COEFFICIENTS.T
 
     @cached_property
     def width(self) -> Array:
