@@ -194,6 +194,24 @@ def test_attention_that_is_not_softmax_is_refused(make):
         module.eager_attention_forward = own
 
 
+def test_normalised_queries_are_refused_with_the_reason(make):
+    """QK-norm: the logits are no bilinear form of the tokens, so no flow of this package describes them."""
+
+    class NormedQuery(torch.nn.Linear):
+        def forward(self, x):
+            rows = super().forward(x).unflatten(-1, (3, 8))
+            return self.q_norm(rows).flatten(-2)
+
+    model = random_model(configs()["bert"])
+    attention = model.encoder.layer[1].attention.self
+    normed = NormedQuery(24, 24)
+    normed.load_state_dict(attention.query.state_dict())
+    normed.q_norm = torch.nn.RMSNorm(8)
+    attention.query = normed
+    with pytest.raises(InvalidInput, match=r"refused.*'q_norm'.*no bilinear form"):
+        load(model)
+
+
 def test_a_wrong_adapter_is_refused(make, monkeypatch):
     """An adapter that takes keys for queries is found out."""
     from dataclasses import replace
@@ -247,6 +265,28 @@ def test_missing_transformers_is_a_sentence(bert_folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtra, match=r"pip install 'metastable\[encoders\]'"):
         load(bert_folder)
+
+
+def test_a_bare_vocabulary_keeps_its_capitals(make, tmp_path):
+    make("bert").save_pretrained(tmp_path / "model")
+    words = tmp_path / "words"
+    words.mkdir()
+    (words / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"ACDEFGHIKLMN"]))
+    encoder = load(tmp_path / "model", tokenizer=words)
+    assert encoder.tokenizer("A C K")["input_ids"] == [2, 5, 6, 13, 3]
+    assert encoder.inputs.unknown(["A C", "a c"]) == pytest.approx(0.5)
+
+
+def test_a_checkpoint_of_its_own_code(tmp_path):
+    torch.save({"model_state_dict": {"w": torch.zeros(2, 2)}, "config": {"n_layer": 4}}, tmp_path / "model.pt")
+    with pytest.raises(InvalidInput, match="architecture of its own"):
+        load(tmp_path / "model.pt")
+
+
+def test_weights_inside_a_training_checkpoint(make, tmp_path):
+    model = make("bert")
+    torch.save({"model_state_dict": model.state_dict(), "step": 3}, tmp_path / "model.pt")
+    same(load(tmp_path / "model.pt", config=model.config.to_dict()), load(model))
 
 
 def test_texts_that_are_not_texts(bert_folder):

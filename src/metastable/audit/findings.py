@@ -12,6 +12,10 @@ from metastable.audit.text import TextAudit
 from metastable.encoders import Encoder
 
 SINK = 0.25
+REACHED = 0.9
+"""Mean cosine of the zero-temperature forecast from which its limit is called reached."""
+SHORT = 16
+"""Mean number of tokens below which nothing measured on text is called more than weak."""
 LIMITS = (
     "It does not forecast how tokens move through the stacked layers: the limit map of the theory belongs to one "
     "layer iterated for ever, and stacked-layer movement is not forecast by it.",
@@ -40,11 +44,23 @@ def findings(
     encoder: Encoder, weights: WeightAudit, text: TextAudit | None, loops: Sequence[LoopAudit]
 ) -> list[Finding]:
     """The sentences of the first page."""
-    said = [_verified(encoder), _temperature(weights, text)]
+    said: list[Finding | None] = [_verified(encoder), _temperature(weights, text)]
     if text is not None:
-        said += [_forecast(text), _closures(text), _sinks(text), _collapse(text)]
+        said += [_short(text), _forecast(text), _closures(text), _sinks(text), _collapse(text)]
     said += [_terminal(loops), _early(weights, loops), _matching(weights), _bottleneck(weights)]
     return [finding for finding in said if finding is not None]
+
+
+def _short(text: TextAudit) -> Finding | None:
+    length = text.tokens / text.texts
+    if length >= SHORT:
+        return None
+    return Finding(
+        f"The texts are too short to say much: {length:.0f} tokens each, special tokens included.",
+        f"with fewer than {SHORT} tokens a mean and covariance fit almost anything, and d_eff is at most "
+        f"{length - 1:.0f}",
+        "weak",
+    )
 
 
 def _verified(encoder: Encoder) -> Finding:
@@ -66,17 +82,23 @@ def _temperature(weights: WeightAudit, text: TextAudit | None) -> Finding:
             "weak",
         )
     ratios = [layer.kappa_over_dimension for layer in text.layers]
+    limit = sum(f.cosine["zero_temperature"] for f in text.forecasts) / len(text.forecasts)
+    reached = limit >= REACHED
     verdict = (
-        "Attention is cold: the low-temperature theory can be expected to apply."
+        "Attention is cold by the size of its scores, and its zero-temperature limit forecasts it."
+        if min(ratios) > COLD and reached
+        else "Attention is cold by the size of its scores, yet its zero-temperature limit does not forecast it."
         if min(ratios) > COLD
         else "Attention is warm in every layer: tokens average over many others."
         if max(ratios) < 1 / COLD
-        else "Attention is neither cold nor warm: it selects, but the zero-temperature limit is not reached."
+        else "Attention is neither cold nor warm in all layers; "
+        + ("its zero-temperature limit forecasts it." if reached else "the zero-temperature limit is not reached.")
     )
     evidence = (
-        f"kappa {_span([layer.kappa for layer in text.layers])}, kappa/(d_eff - 1) {_span(ratios)} over layers"
+        f"kappa {_span([layer.kappa for layer in text.layers])}, kappa/(d_eff - 1) {_span(ratios)} over layers; "
+        f"cosine of the zero-temperature forecast with the truth {limit:.2f} (reached: {REACHED:g})"
     )
-    return Finding(verdict, evidence, "measured")
+    return Finding(verdict, evidence, "measured" if text.tokens >= SHORT * text.texts else "weak")
 
 
 def _forecast(text: TextAudit) -> Finding:
@@ -102,7 +124,7 @@ def _forecast(text: TextAudit) -> Finding:
     return Finding(
         f"Averaged over layers, what attention adds to a token is forecast best by {names[best]}.",
         f"mean cosine {mean(best):.2f}{against}; {others}; the best in {first} of {len(text.forecasts)} layers",
-        "supported" if text.texts > 1 and beats and 2 * first > len(text.forecasts) else "weak",
+        "supported" if _enough(text) and beats and 2 * first > len(text.forecasts) else "weak",
     )
 
 
@@ -115,19 +137,26 @@ def _closures(text: TextAudit) -> Finding:
         f"Of the simple substitutes for softmax, {best.replace('_', ' ')} keeps most of the final embedding.",
         ", ".join(f"{k.replace('_', ' ')} {v:.2f}" for k, v in text.closures.items())
         + " (cosine with the true one)",
-        "supported" if text.texts > 1 and gain > 2 * error else "weak",
+        "supported" if _enough(text) and gain > 2 * error else "weak",
     )
 
 
-def _sinks(text: TextAudit) -> Finding:
+def _sinks(text: TextAudit) -> Finding | None:
+    length = text.tokens / text.texts
+    if length * SINK < 2:
+        return None
     heavy = [h for h in text.heads if h.sink >= SINK]
     if not heavy:
-        return Finding("No head sends a quarter of its attention to a single token.", "", "measured")
+        return Finding(
+            "No head sends a quarter of its attention to a single token.",
+            f"the largest share is {max(h.sink for h in text.heads):.0%}, uniform attention gives {1 / length:.1%}",
+            "measured",
+        )
     ends = sum(h.sink_position != 1 for h in heavy)
     return Finding(
         f"{len(heavy)} of {len(text.heads)} heads send a quarter or more of all attention to one token of a text.",
-        f"in {ends} of them that token is the first or the last; "
-        f"layers {_layers(sorted({h.layer for h in heavy}))}",
+        f"in {ends} of them that token is the first or the last; layers "
+        f"{_layers(sorted({h.layer for h in heavy}))}; uniform attention would give one token {1 / length:.1%}",
         "measured",
     )
 
@@ -209,6 +238,11 @@ def _bottleneck(weights: WeightAudit) -> Finding:
         f"(chance: {weights.shared_by_chance:.1%})",
         "measured",
     )
+
+
+def _enough(text: TextAudit) -> bool:
+    """More than one text, and texts of some length."""
+    return text.texts > 1 and text.tokens >= SHORT * text.texts
 
 
 def _span(values: Sequence[float]) -> str:

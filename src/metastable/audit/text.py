@@ -71,6 +71,8 @@ class TextAudit:
     """Texts that were longer, and were cut."""
     empty: int
     """Texts left out because they hold no token of their own."""
+    unknown: float
+    """Share of the texts' tokens that the tokenizer does not know."""
     layers: list[TextLayer]
     heads: list[TextHead] = field(repr=False)
     forecasts: list[StepForecasts]
@@ -86,6 +88,12 @@ def audit_text(
     kept, empty = readable(encoder, texts)
     lengths = encoder.inputs.lengths(kept) if encoder.inputs.kind == "text" else [0]
     limit = encoder.inputs.max_tokens or math.inf
+    unknown = encoder.inputs.unknown(kept) if encoder.inputs.kind == "text" else 0.0
+    if unknown > 0.5:
+        raise InvalidInput(
+            f"{unknown:.0%} of the texts' tokens are unknown to the tokenizer: this is not the text (or not the "
+            "tokenizer) that the model was made for"
+        )
     sums = [_LayerSums(layer, seed) for layer in encoder.layers]
     tokens = 0
     for i, text in enumerate(kept):
@@ -102,6 +110,7 @@ def audit_text(
         limit=encoder.inputs.max_tokens,
         cut=sum(length > limit for length in lengths),
         empty=empty,
+        unknown=unknown,
         layers=[total.layer_audit() for total in sums],
         heads=[head for total in sums for head in total.head_audits()],
         forecasts=[total.forecasts() for total in sums],

@@ -19,6 +19,8 @@ from metastable.encoders.layer import Layer
 from metastable.encoders.verify import TOLERANCE, Verification, verify
 from metastable.errors import InvalidInput
 
+QUERY_NORMS = {"q_norm", "k_norm", "query_norm", "key_norm", "q_layernorm", "k_layernorm", "norm_q", "norm_k"}
+
 
 @dataclass(frozen=True, eq=False)
 class Encoder:
@@ -177,9 +179,18 @@ def _first_that_holds(
         problems.append(
             f"attention rebuilt by the adapter {adapter_name!r} differs from the model's own by "
             f"{verification.attention_error:.1e} (update: {verification.update_error:.1e}) in layer "
-            f"{verification.worst_layer}, more than {TOLERANCE:.0e}"
+            f"{verification.worst_layer}, more than {TOLERANCE:.0e}{_reason(sites)}"
         )
     raise InvalidInput(f"{name} is refused: {problems[0]}")
+
+
+def _reason(sites: Sequence[Site]) -> str:
+    """What the names of a block say about a failed check: a hint only, never a ground to refuse."""
+    names = {name.rsplit(".", 1)[-1].lower() for site in sites for name, _ in site.block.named_modules()}
+    found = sorted(names & QUERY_NORMS)
+    if not found:
+        return ""
+    return f"; it has {found[0]!r}: normalised queries or keys make logits that are no bilinear form s^T B s'"
 
 
 def _head_count(config: Any) -> int:

@@ -18,6 +18,8 @@ from metastable.encoders.inputs import Inputs
 from metastable.errors import InvalidInput, MissingExtra, StorageError
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+STATES = ("state_dict", "model_state_dict")
+"""Where training code keeps the weights inside a torch file."""
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
 
 
@@ -49,7 +51,7 @@ def read_folder(path: Path, tokenizer: Any = None) -> Opened:
     for file in files:
         state.update(read_weights(file))
     model, stored = _instantiate(config, state, path.name)
-    return Opened(model, _inputs(model, _tokenizer(tokenizer, path)), _pooling(config), stored)
+    return Opened(model, _inputs(model, _tokenizer(tokenizer, path, config)), _pooling(config), stored)
 
 
 def read_file(path: Path, config: Any = None, tokenizer: Any = None) -> Opened:
@@ -58,10 +60,10 @@ def read_file(path: Path, config: Any = None, tokenizer: Any = None) -> Opened:
     if config is None:
         config = path.parent / "config.json"
         if not config.is_file():
-            raise InvalidInput(f"{path.name} needs its config: put config.json beside it or pass config=...")
+            raise InvalidInput(_lacks_config(path))
     config = read_config(config)
     model, stored = _instantiate(config, read_weights(path), path.name)
-    return Opened(model, _inputs(model, _tokenizer(tokenizer, path.parent)), _pooling(config), stored)
+    return Opened(model, _inputs(model, _tokenizer(tokenizer, path.parent, config)), _pooling(config), stored)
 
 
 def read_id(name: str, tokenizer: Any = None) -> Opened:
@@ -124,7 +126,10 @@ def wrap(model: Any, tokenizer: Any = None) -> Opened:
 
         base = copy.deepcopy(base).float()
     return Opened(
-        base, _inputs(base, _tokenizer(tokenizer, None)), _pooling(base.config), str(dtype).split(".")[-1]
+        base,
+        _inputs(base, _tokenizer(tokenizer, None, base.config)),
+        _pooling(base.config),
+        str(dtype).split(".")[-1],
     )
 
 
@@ -164,7 +169,8 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             raise StorageError(
                 f"{path.name} cannot be read as plain weights (truncated, or not weights only)"
             ) from error
-        state = state.get("state_dict", state) if isinstance(state, dict) else None
+        if isinstance(state, dict):
+            state = next((state[key] for key in STATES if isinstance(state.get(key), dict)), state)
         if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
             raise InvalidInput(f"{path.name} holds no dictionary of tensors")
         return state
@@ -176,6 +182,21 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except Exception as error:
         raise StorageError(f"{path.name} is truncated or no safetensors file ({_size(path)})") from error
+
+
+def _lacks_config(path: Path) -> str:
+    if path.suffix != ".safetensors":
+        try:
+            held = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception:
+            held = None
+        own = held.get("config") if isinstance(held, dict) else None
+        if isinstance(own, dict) and "model_type" not in own:
+            return (
+                f"{path.name} is a checkpoint of an architecture of its own (its config names no model_type), and "
+                "code that comes with a model is not run"
+            )
+    return f"{path.name} needs its config: put config.json beside it or pass config=..."
 
 
 def _instantiate(config: Any, state: dict[str, Tensor], name: str) -> tuple[nn.Module, str]:
@@ -222,7 +243,7 @@ def _inputs(model: Any, tokenizer: Any) -> Inputs:
     return Inputs("text", tokenizer, int(getattr(config, "vocab_size", 0)), min(limits) if limits else None)
 
 
-def _tokenizer(tokenizer: Any, folder: Path | None) -> Any:
+def _tokenizer(tokenizer: Any, folder: Path | None, config: Any) -> Any:
     if tokenizer is not None and not isinstance(tokenizer, (str, Path)):
         return tokenizer
     place = folder if tokenizer is None else Path(tokenizer)
@@ -233,11 +254,24 @@ def _tokenizer(tokenizer: Any, folder: Path | None) -> Any:
     transformers = library()
     with _quiet():
         try:
-            return transformers.AutoTokenizer.from_pretrained(str(place), local_files_only=True)
-        except (OSError, ValueError, KeyError, ImportError) as error:
-            raise StorageError(
-                f"the tokenizer of {place.name} cannot be read: {str(error).splitlines()[0]}"
-            ) from error
+            if _bare_vocabulary(place):
+                lower = not _has_capitals(place / "vocab.txt")
+                return transformers.BertTokenizerFast.from_pretrained(str(place), do_lower_case=lower)
+            return transformers.AutoTokenizer.from_pretrained(str(place), config=config, local_files_only=True)
+        except Exception as error:
+            reason = " ".join(str(error).split())[:120]
+            raise StorageError(f"the tokenizer of {place.name} cannot be read: {reason}") from error
+
+
+def _bare_vocabulary(folder: Path) -> bool:
+    """A WordPiece vocabulary and nothing that says how to read it."""
+    beside = ("tokenizer.json", "tokenizer_config.json", "config.json", "vocab.json")
+    return (folder / "vocab.txt").is_file() and not any((folder / file).is_file() for file in beside)
+
+
+def _has_capitals(vocabulary: Path) -> bool:
+    words = vocabulary.read_text(encoding="utf-8", errors="replace").splitlines()
+    return any(word != word.lower() for word in words if not word.startswith(("[", "<")))
 
 
 def _pooling(config: Any) -> str:

@@ -55,6 +55,17 @@ class Inputs:
                 result.append(len(text))
         return result
 
+    def unknown(self, texts: Any) -> float:
+        """Share of the texts' tokens that the tokenizer does not know (special tokens not counted)."""
+        mark = getattr(self.tokenizer, "unk_token_id", None)
+        read = [
+            self.tokenizer(text, verbose=False, add_special_tokens=False)["input_ids"]
+            for text in texts
+            if mark is not None and isinstance(text, str)
+        ]
+        total = sum(map(len, read))
+        return sum(ids.count(mark) for ids in read) / total if total else 0.0
+
     def samples(self, dtype: torch.dtype | None = None) -> list[dict[str, Any] | Tensor]:
         """Inputs on which the adapter is verified: sentences, or seeded random input without a tokenizer."""
         generator = torch.Generator().manual_seed(20260101)
@@ -111,6 +122,7 @@ class Inputs:
     def _tokenizer(self, text: str) -> Any:
         if self.tokenizer is None:
             raise InvalidInput(
-                f"this model has no tokenizer, so {text[:20]!r} cannot be read; give token ids, or tokenizer=..."
+                f"this model has no tokenizer, so {text[:20]!r} cannot be read; give token ids, or the folder "
+                "of a tokenizer (tokenizer=..., on the command line --tokenizer)"
             )
         return self.tokenizer

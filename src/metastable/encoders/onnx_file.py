@@ -54,7 +54,7 @@ def read(path: Path, config: Any = None, tokenizer: Any = None) -> huggingface.O
         gap = max(float((a[0].double() - b).abs().max()) for a, b in zip(output.attentions, own, strict=True))
         worst = min(worst, gap)
         if gap <= TOLERANCE:
-            found = huggingface._tokenizer(tokenizer, path.parent)
+            found = huggingface._tokenizer(tokenizer, path.parent, settings)
             return huggingface.Opened(model, huggingface._inputs(model, found), "mean", stored)
     raise InvalidInput(
         f"{path.name} is refused: the model rebuilt from its weights attends differently from the graph "
