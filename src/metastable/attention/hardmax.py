@@ -24,7 +24,6 @@ from metastable.threads import blas_can_be_held, over_rows
 
 _ROWS, _KEYS = 256, 2048
 _FEW_PAIRS = 250_000
-_NEIGHBOURS = 3
 _CROWD = 40
 
 
@@ -389,73 +388,96 @@ def _antipode(keys: Any, first: Any, x: float, y: float) -> int:
 def hardmax_tree(
     queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, slack: Tensor, lift_to: float | None
 ) -> tuple[Tensor, Tensor]:
-    """Best keys as nearest neighbours; rows whose ties go beyond the neighbours found are done by tiles."""
-    q, k = queries.double(), keys.double()
-    radius = float(torch.linalg.vector_norm(k, dim=1).max())
-    size = torch.linalg.vector_norm(q, dim=1)
-    seen = size > 0
-    place = torch.where(seen, radius / torch.where(seen, size, 1.0), 0.0)[:, None] * q
+    """Best keys as nearest neighbours, two of each; rows whose ties may go beyond them see more, then all keys."""
+    q, k, m, v, allowed = (contiguous(x.double()) for x in (queries, keys, mass, values, slack))
+    radius = math.sqrt(squared_lengths(keys)[1])
+    place, boxes = np.empty((len(q), q.shape[1] + (lift_to is not None))), np.empty(len(q), dtype=np.int32)
+    _place(q, radius, place, boxes)
+    lifted = k
     if lift_to is not None:
-        height = torch.sqrt(torch.clamp(lift_to**2 - torch.linalg.vecdot(k, k), min=0.0))
-        k, place = torch.cat([k, height[:, None]], dim=1), torch.nn.functional.pad(place, (0, 1))
-    # Neighbouring queries walk the same branches: in the order of coarse boxes they find them in the cache.
-    where = place.numpy()
-    boxes = np.floor((where[:, :3] / radius + 1.0) * 31.99).astype(np.int64)
-    order = np.argsort(boxes @ (64 ** np.arange(boxes.shape[1])), kind="stable")
-    count = min(_NEIGHBOURS, len(k))
-    tree = cKDTree(k.numpy(), balanced_tree=False)
-    _, found = tree.query(where[order], k=count, workers=torch.get_num_threads())
+        height = np.sqrt(np.maximum(lift_to**2 - np.einsum("jc,jc->j", k, k), 0.0))
+        lifted = np.concatenate([k, height[:, None]], axis=1)
+    tree = cKDTree(lifted, leafsize=24, balanced_tree=False)
     mean, best = np.empty((len(q), values.shape[1])), np.empty(len(q))
-    unsure = np.zeros(len(q), dtype=np.bool_)
-    # Neighbours are ranked by rounded squared distances: the last one must be clearly worse.
-    margin = (32 * np.finfo(np.float64).eps * radius * size).numpy()
-    arrays: list[Any] = [contiguous(x.double()) for x in (q, keys, mass, values, slack)]
-    ties: Any = _ties_among
-    ties(order, found.reshape(len(q), count), *arrays, margin, count < len(k), mean, best, unsure)
+    # Neighbouring queries walk the same branches: in the order of coarse boxes they find them in the cache.
+    rows = np.argsort(boxes, kind="stable")
+    for count in (2, 16):
+        count = min(count, len(k))
+        _, found = tree.query(place[rows], k=count, workers=torch.get_num_threads())
+        unsure = np.zeros(len(rows), dtype=np.bool_)
+        neighbours, more = found.reshape(len(rows), count), count < len(k)
+        _ties_among(rows, neighbours, q, k, m, v, allowed, radius, more, mean, best, unsure)
+        rows = rows[unsure]
+        if len(rows) == 0:
+            break
     attended, score = torch.from_numpy(mean).to(values.dtype), torch.from_numpy(best).to(queries.dtype)
-    if unsure.any():
-        rows = torch.from_numpy(unsure)
-        attended[rows], score[rows] = _among_distinct(queries[rows], keys, values, mass, slack[rows])
+    if len(rows) > 0:
+        left = torch.from_numpy(rows)
+        attended[left], score[left] = _among_distinct(queries[left], keys, values, mass, slack[left])
     return attended, score
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
+def _place(queries: Any, radius: float, place: Any, boxes: Any) -> None:
+    """Queries brought to the length of the keys (further coordinates zero), and a coarse box of each."""
+    d = queries.shape[1]
+    for i in range(queries.shape[0]):
+        square = 0.0
+        for c in range(d):
+            square += queries[i, c] * queries[i, c]
+        scale = radius / math.sqrt(square) if square > 0.0 else 0.0
+        box = 0
+        for c in range(place.shape[1]):
+            place[i, c] = queries[i, c] * scale if c < d else 0.0
+            if c < 3:
+                box = 32 * box + int((place[i, c] / radius + 1.0) * 15.99)
+        boxes[i] = box
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
 def _ties_among(
-    order: Any,
+    rows: Any,
     found: Any,
     queries: Any,
     keys: Any,
     mass: Any,
     values: Any,
     slack: Any,
-    margin: Any,
+    radius: float,
     more: bool,
     mean: Any,
     best: Any,
     unsure: Any,
 ) -> None:
     """Ties among the neighbours found; `unsure` where the last of them is too good to rule out more."""
-    count, width = found.shape[1], mean.shape[1]
+    count, width, d = found.shape[1], mean.shape[1], queries.shape[1]
     scores = np.empty(count)
-    for place in range(order.shape[0]):
-        i = order[place]
-        top = -np.inf
+    for r in range(rows.shape[0]):
+        i = rows[r]
+        top, square = -np.inf, 0.0
+        for c in range(d):
+            square += queries[i, c] * queries[i, c]
         for a in range(count):
-            scores[a] = 0.0
-            for c in range(queries.shape[1]):
-                scores[a] += queries[i, c] * keys[found[place, a], c]
-            top = max(top, scores[a])
+            score = 0.0
+            for c in range(d):
+                score += queries[i, c] * keys[found[r, a], c]
+            scores[a] = score
+            top = max(top, score)
         weight = 0.0
-        mean[i] = 0.0
+        for c in range(width):
+            mean[i, c] = 0.0
         for a in range(count):
             if scores[a] >= top - slack[i]:
-                j = found[place, a]
+                j = found[r, a]
                 weight += mass[j]
                 for c in range(width):
                     mean[i, c] += mass[j] * values[j, c]
-        mean[i] /= weight
+        for c in range(width):
+            mean[i, c] /= weight
         best[i] = top
-        unsure[i] = more and scores[count - 1] >= top - slack[i] - margin[i]
+        # Neighbours are ranked by rounded squared distances: the last one must be clearly worse.
+        margin = 32 * 2.220446049250313e-16 * radius * math.sqrt(square)
+        unsure[r] = more and scores[count - 1] >= top - slack[i] - margin
 
 
 def _among_distinct(
