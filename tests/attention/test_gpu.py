@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from metastable.attention import attend
 from metastable.attention.dense import attend_dense
 from metastable.attention.gpu import (
     GPU_KERNELS,
@@ -166,6 +167,42 @@ def test_large_d_error_over_many_keys() -> None:
         values = case[2].abs() + 1.0
         shifted = (case[0], case[1], values, case[3])
         check(attend_triton(*shifted, 4.0), shifted, 4.0, 1e-5)
+        check(attend_triton(*case, 4.0), case, 4.0, 1e-5)
+
+
+@cuda
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("d", [2, 3, 24])
+def test_auto_chooses_the_gpu_kernels(dtype: torch.dtype, d: int) -> None:
+    """`attend` on CUDA tensors, shapes that end inside blocks, with and without masses and values of their own."""
+    q, k, v, m = problem(d, 301, 777, d, 5, "uniform", "zeros")
+    single = dtype == torch.float32
+    for mass, values in ((None, None), (m, None), (None, v), (m, v)):
+        chosen = attend(
+            q.to(dtype), k.to(dtype), None if mass is None else mass.to(dtype), 3.0,
+            values=None if values is None else values.to(dtype),
+        )  # fmt: skip
+        assert chosen.kernel == ("triton" if single else "gpu_float64") and chosen.error is None
+        assert chosen.mean.is_cuda and chosen.mean.dtype == chosen.log_partition.dtype == dtype
+        equal = torch.full_like(m, 1.0 / len(m))
+        exact = attend_dense(q, k, k if values is None else values, equal if mass is None else mass, 3.0)
+        tolerance = 1e-5 if single else 1e-12
+        torch.testing.assert_close(chosen.mean.double(), exact[0], rtol=0, atol=tolerance)
+        torch.testing.assert_close(chosen.log_partition.double(), exact[1], rtol=0, atol=tolerance)
+
+
+@cuda
+def test_auto_chooses_cells_of_the_circle_for_a_tolerance() -> None:
+    """Where the pairs are many, with the error it states; a sharp softmax or S^2 goes over all pairs."""
+    g = torch.Generator().manual_seed(11)
+    x = unit(150_000, 2, g).cuda()
+    found = attend(x[:100_000], x, beta=9.0, rtol=1e-9)
+    assert found.kernel == "circle_gpu" and found.error is not None and found.error <= 1e-9
+    exact = attend_gpu_float64(x[:50], x, x, torch.full_like(x[:, 0], 1.0 / len(x)), 9.0)
+    assert float((found.mean[:50] - exact[0]).abs().max()) <= 1e-9
+    assert float((found.log_partition[:50] - exact[1]).abs().max()) <= 1e-9
+    assert attend(x[:100], x, beta=9.0, rtol=1e-9).kernel == "gpu_float64"
+    assert attend(x[:100_000], x, beta=1000.0, rtol=1e-9).kernel == "gpu_float64"
 
 
 @cuda
@@ -240,6 +277,47 @@ def _check_batch(dtype: torch.dtype, device: str) -> None:
                 tolerance = 1e-12 if dtype == torch.float64 else 1e-4
                 torch.testing.assert_close(mean[s].double(), expected[0], rtol=0, atol=tolerance)
                 torch.testing.assert_close(log_partition[s].double(), expected[1], rtol=tolerance, atol=tolerance)
+
+
+@cuda
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("d", [2, 3, 8])
+def test_batch_far_below_the_bound(dtype: torch.dtype, d: int) -> None:
+    """In half of the systems all keys are opposite to the queries: their sums vanish beside the bound."""
+    g = torch.Generator().manual_seed(d)
+    for n_k in (1, 7, 32, 48):
+        pole = unit(6, d, g)[:, None]
+        k = pole + 1e-3 * torch.randn(6, n_k, d, dtype=torch.float64, generator=g)
+        q = pole * torch.tensor([1.0, -1.0]).repeat(3)[:, None, None].expand(6, 12, 1)
+        q, k = (x.to(dtype).double().cuda() for x in (q, k))
+        m = 10.0 ** (-30 * torch.rand(6, n_k, dtype=torch.float64, generator=g)).cuda()
+        for mass in (None, m):
+            mean, log_partition = attend_batch(
+                q.to(dtype), k.to(dtype), None, None if mass is None else mass.to(dtype), 1e4
+            )
+            assert bool(torch.isfinite(mean).all())
+            for s in range(6):
+                row_mass = torch.full((n_k,), 1.0 / n_k, dtype=torch.float64).cuda() if mass is None else mass[s]
+                if dtype == torch.float32:
+                    row_mass = row_mass.float().double()
+                exact = attend_dense(q[s], k[s], k[s], row_mass, 1e4)
+                # Scores of 1e4 carry eps 1e4, and the keys are 1e-3 apart.
+                off = 1e-4 if dtype == torch.float32 else 1e-11
+                torch.testing.assert_close(mean[s].double(), exact[0], rtol=0, atol=off)
+                torch.testing.assert_close(log_partition[s].double(), exact[1], rtol=off, atol=off)
+
+
+@cuda
+def test_batch_of_many_rows_per_lane() -> None:
+    """So many systems that every lane takes four rows, and a size that fills no program."""
+    g = torch.Generator().manual_seed(3)
+    x = unit(20_011 * 32, 2, g).reshape(20_011, 32, 2).cuda()
+    mean, log_partition = attend_batch(x.float(), x.float(), beta=4.0)
+    for s in (0, 1, 7777, 20_010):
+        y = x[s].float().double()
+        exact = attend_dense(y, y, y, torch.full((32,), 1 / 32, dtype=torch.float64).cuda(), 4.0)
+        torch.testing.assert_close(mean[s].double(), exact[0], rtol=0, atol=4e-6)
+        torch.testing.assert_close(log_partition[s].double(), exact[1], rtol=0, atol=4e-6)
 
 
 def test_batch_refuses_shapes_that_do_not_match() -> None:

@@ -12,8 +12,9 @@ with results on the device and in the dtype of the queries. Nothing here needs a
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any
+from collections.abc import Callable
 
 import torch
 from jaxtyping import Float
@@ -26,7 +27,7 @@ from metastable.attention.gpu_tiled import attend_tiled
 from metastable.attention.triton_batch import attend_batch_small
 from metastable.attention.triton_jit import HAS_TRITON
 from metastable.attention.triton_large import LARGEST_D as LARGEST_FUSED_D
-from metastable.attention.triton_large import attend_large
+from metastable.attention.triton_large import LARGEST_SAME_D, attend_large
 from metastable.attention.triton_small import LARGEST_D as LARGEST_SMALL_D
 from metastable.attention.triton_small import attend_small
 from metastable.errors import InvalidInput, MissingExtra
@@ -55,99 +56,70 @@ def require_cuda(queries: Tensor, keys: Tensor, kernel: str) -> None:
         )
 
 
+def cuda_kernel(name: str) -> Callable[[Kernel], Kernel]:
+    """A kernel under its name, behind the checks that all share; no queries need no kernel."""
+
+    def named(kernel: Kernel) -> Kernel:
+        @functools.wraps(kernel)
+        def checked(
+            queries: Float[Tensor, "q d"],
+            keys: Float[Tensor, "k d"],
+            values: Float[Tensor, "k v"],
+            mass: Float[Tensor, "k"],
+            beta: float,
+        ) -> tuple[Tensor, Tensor]:
+            require_cuda(queries, keys, name)
+            if len(queries) == 0:
+                return queries.new_zeros(0, values.shape[1]), queries.new_zeros(0)
+            return kernel(queries, keys, values, mass, beta)
+
+        GPU_KERNELS[name] = checked
+        return checked
+
+    return named
+
+
+Kernel = Callable[[Tensor, Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]
+GPU_KERNELS: dict[str, Kernel] = {}
+"""Kernels for CUDA tensors by name: (queries, keys, values, mass, beta) -> (mean, log_partition)."""
+
+
+@cuda_kernel("triton")
 def attend_triton(
-    queries: Float[Tensor, "q d"],
-    keys: Float[Tensor, "k d"],
-    values: Float[Tensor, "k v"],
-    mass: Float[Tensor, "k"],
-    beta: float,
+    queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float
 ) -> tuple[Tensor, Tensor]:
     """(mean, log Z) at float32 accuracy on CUDA, whatever the dtype of the tensors."""
-    require_cuda(queries, keys, "triton")
-    if len(queries) == 0:
-        return _nothing(queries, values)
     return _attend(queries, keys, values, mass, beta, torch.float32)
 
 
+@cuda_kernel("gpu_float64")
 def attend_gpu_float64(
-    queries: Float[Tensor, "q d"],
-    keys: Float[Tensor, "k d"],
-    values: Float[Tensor, "k v"],
-    mass: Float[Tensor, "k"],
-    beta: float,
+    queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float
 ) -> tuple[Tensor, Tensor]:
     """(mean, log Z) at float64 accuracy on CUDA, whatever the dtype of the tensors."""
-    require_cuda(queries, keys, "gpu_float64")
-    if len(queries) == 0:
-        return _nothing(queries, values)
     return _attend(queries, keys, values, mass, beta, torch.float64)
 
 
-def attend_flash(
-    queries: Float[Tensor, "q d"],
-    keys: Float[Tensor, "k d"],
-    values: Float[Tensor, "k v"],
-    mass: Float[Tensor, "k"],
-    beta: float,
-    dtype: torch.dtype = torch.bfloat16,
-) -> tuple[Tensor, Tensor]:
-    """(mean, log Z) by torch's FlashAttention in half precision: relative error 2e-3 (bfloat16), 3e-4 (float16).
-
-    The library knows no masses, so unequal ones travel in the values: with e_ij = e^{beta <q_i, k_j>},
-    mean = [sum_j e_ij m_j v_j / sum_j e_ij] / [sum_j e_ij m_j / sum_j e_ij].
-    """
-    require_cuda(queries, keys, "flash_bf16" if dtype == torch.bfloat16 else "flash_fp16")
-    if len(queries) == 0:
-        return _nothing(queries, values)
-    d, d_v = keys.shape[1], values.shape[1]
-    top = mass.max()
-    equal = bool((mass == top).all())
-    carried = values if equal else torch.cat([values * (mass / top)[:, None], (mass / top)[:, None]], dim=1)
-    width = 8 * math.ceil(max(d, carried.shape[1]) / 8)
-    if width > LARGEST_FLASH_D:
-        raise InvalidInput(f"FlashAttention takes dimensions up to {LARGEST_FLASH_D}, got {max(d, d_v)}")
-    q, k, v = (
-        functional.pad(x, (0, width - x.shape[1])).to(dtype)[None, None].contiguous()
-        for x in (queries, keys, carried)
-    )
-    out, log_sum = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, False, scale=beta)[:2]
-    attended = out[0, 0].to(queries.dtype)
-    log_partition = log_sum[0, 0].to(queries.dtype) + torch.log(top).to(queries.dtype)
-    if equal:
-        return attended[:, :d_v], log_partition
-    seen = attended[:, d_v : d_v + 1]
-    return attended[:, :d_v] / seen, log_partition + torch.log(seen[:, 0])
-
-
+@cuda_kernel("circle_gpu")
 def attend_circle(
-    queries: Float[Tensor, "q 2"],
-    keys: Float[Tensor, "k 2"],
-    values: Float[Tensor, "k 2"],
-    mass: Float[Tensor, "k"],
-    beta: float,
+    queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float
 ) -> tuple[Tensor, Tensor]:
     """(mean, log Z) with the keys, unit vectors that are the values, gathered into cells of the circle."""
-    require_cuda(queries, keys, "circle_gpu")
-    if len(queries) == 0:
-        return _nothing(queries, values)
     return attend_circle_gpu(queries, keys, values, mass, beta)
 
 
+@cuda_kernel("flash_bf16")
+def attend_flash(queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float) -> tuple[Tensor, Tensor]:
+    """(mean, log Z) by torch's FlashAttention in bfloat16: relative error 2e-3."""
+    return _flash(queries, keys, values, mass, beta, torch.bfloat16)
+
+
+@cuda_kernel("flash_fp16")
 def attend_flash_fp16(
     queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float
 ) -> tuple[Tensor, Tensor]:
-    """`attend_flash` in float16."""
-    return attend_flash(queries, keys, values, mass, beta, torch.float16)
-
-
-GPU_KERNELS: dict[str, Any] = {
-    "triton": attend_triton,
-    "gpu_float64": attend_gpu_float64,
-    "circle_gpu": attend_circle,
-    "flash_bf16": attend_flash,
-    "flash_fp16": attend_flash_fp16,
-}
-"""Kernels for CUDA tensors by name: (queries, keys, values, mass, beta) -> (mean, log_partition)."""
+    """(mean, log Z) by torch's FlashAttention in float16: relative error 3e-4."""
+    return _flash(queries, keys, values, mass, beta, torch.float16)
 
 
 def attend_batch(
@@ -216,10 +188,33 @@ def _attend(
     widest = max(keys.shape[1], values.shape[1])
     if widest <= LARGEST_SMALL_D:
         return attend_small(queries, keys, values, mass, frame, precision)
-    if precision == torch.float32 and widest <= LARGEST_FUSED_D:
+    if precision == torch.float32 and widest <= (LARGEST_SAME_D if same else LARGEST_FUSED_D):
         return attend_large(queries, keys, values, mass, frame)
     return attend_tiled(queries, keys, values, mass, frame, precision)
 
 
-def _nothing(queries: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    return queries.new_zeros(0, values.shape[1]), queries.new_zeros(0)
+def _flash(
+    queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """FlashAttention knows no masses, so unequal ones travel in the values: with e_ij = e^{beta <q_i, k_j>},
+
+    mean = [sum_j e_ij m_j v_j / sum_j e_ij] / [sum_j e_ij m_j / sum_j e_ij].
+    """
+    d, d_v = keys.shape[1], values.shape[1]
+    top = mass.max()
+    equal = bool((mass == top).all())
+    carried = values if equal else torch.cat([values * (mass / top)[:, None], (mass / top)[:, None]], dim=1)
+    width = 8 * math.ceil(max(d, carried.shape[1]) / 8)
+    if width > LARGEST_FLASH_D:
+        raise InvalidInput(f"FlashAttention takes dimensions up to {LARGEST_FLASH_D}, got {max(d, d_v)}")
+    q, k, v = (
+        functional.pad(x, (0, width - x.shape[1])).to(dtype)[None, None].contiguous()
+        for x in (queries, keys, carried)
+    )
+    out, log_sum = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, False, scale=beta)[:2]
+    attended = out[0, 0].to(queries.dtype)
+    log_partition = log_sum[0, 0].to(queries.dtype) + torch.log(top).to(queries.dtype)
+    if equal:
+        return attended[:, :d_v], log_partition
+    seen = attended[:, d_v : d_v + 1]
+    return attended[:, :d_v] / seen, log_partition + torch.log(seen[:, 0])

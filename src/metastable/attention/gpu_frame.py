@@ -83,20 +83,20 @@ def part_kernel(
 
 
 @jit
-def extent_kernel(
+def largest_square(
     x_ptr: tl.tensor,
     part_ptr: tl.tensor,
     centre_ptr: tl.tensor,
-    out_ptr: tl.tensor,
     n: tl.tensor,
     d: tl.tensor,
     PARTS: tl.constexpr,
+    COPIES: tl.constexpr,
     W: tl.constexpr,
     ROWS: tl.constexpr,
-) -> None:
-    """out = max(out, max_i |x_i - c|^2), where c = sum of the parts / n is stored, or 0 if there are no parts.
+) -> tl.tensor:
+    """max |x_i - c|^2 over this program's rows as an integer (non-negative floats are ordered alike).
 
-    The maximum is taken as integers: non-negative floats are ordered alike.
+    The centre c = sum of the parts / n is stored `COPIES` times; it is 0 if there are no parts.
     """
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     square = tl.zeros((ROWS,), tl.float64)
@@ -110,9 +110,33 @@ def extent_kernel(
             centre = tl.sum(parts, axis=0) / n
             x -= centre[None, :]
             if tl.program_id(0) == 0:
-                tl.store(centre_ptr + columns, centre, mask=columns < d)
+                for copy in tl.static_range(COPIES):
+                    tl.store(centre_ptr + copy * d + columns, centre, mask=columns < d)
         square += tl.sum(tl.where(seen, x * x, 0.0), axis=1)
-    tl.atomic_max(out_ptr, tl.max(square, axis=0).to(tl.int64, bitcast=True))
+    return tl.max(square, axis=0).to(tl.int64, bitcast=True)
+
+
+@jit
+def extent_kernel(
+    x_ptr: tl.tensor,
+    q_ptr: tl.tensor,
+    part_ptr: tl.tensor,
+    centre_ptr: tl.tensor,
+    out_ptr: tl.tensor,
+    q_out_ptr: tl.tensor,
+    n: tl.tensor,
+    n_q: tl.tensor,
+    d: tl.tensor,
+    PARTS: tl.constexpr,
+    COPIES: tl.constexpr,
+    W: tl.constexpr,
+    ROWS: tl.constexpr,
+) -> None:
+    """out = max |x_i - c|^2 and, by the second row of programs, q_out = max |q_i|^2."""
+    if tl.program_id(1) == 0:
+        tl.atomic_max(out_ptr, largest_square(x_ptr, part_ptr, centre_ptr, n, d, PARTS, COPIES, W, ROWS))
+    else:
+        tl.atomic_max(q_out_ptr, largest_square(q_ptr, part_ptr, centre_ptr, n_q, d, 0, 0, W, ROWS))
 
 
 def same_tensor(a: Tensor, b: Tensor) -> bool:
@@ -126,12 +150,9 @@ def frame_of(queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: 
     same = same_tensor(keys, values)
     room = torch.zeros(3 + 2 * PARTS + CENTRE + d + d_v, dtype=torch.float64, device=keys.device)
     known, numbers = room[: 3 + 2 * PARTS], room[3 + 2 * PARTS :]
-    _extent(keys, mass, known, 0, numbers[CENTRE : CENTRE + d])
-    if same:
-        numbers[CENTRE + d :] = numbers[CENTRE : CENTRE + d]
-    else:
-        _extent(values, mass, known, 1, numbers[CENTRE + d :])
-    _extent(queries, None, known, 2, numbers)
+    _extent(keys, queries, mass, known, 0, numbers[CENTRE:], 2 if same else 1)
+    if not same:
+        _extent(values, None, mass, known, 1, numbers[CENTRE + d :], 1)
     numbers_on_host = known.tolist()
     radius, value_radius, length = (math.sqrt(x) for x in numbers_on_host[:3])
     least, largest = min(numbers_on_host[3 : 3 + PARTS]), max(numbers_on_host[3 + PARTS :])
@@ -142,23 +163,29 @@ def frame_of(queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: 
     return Frame(numbers, least == largest, same, scale, length, radius, radius if same else value_radius)
 
 
-def _extent(x: Tensor, mass: Tensor | None, known: Tensor, place: int, centre: Tensor) -> None:
-    """known[place] = max |x - c|^2 with the mean c, which is written, too; without masses around zero."""
+def _extent(
+    x: Tensor, queries: Tensor | None, mass: Tensor, known: Tensor, place: int, centre: Tensor, copies: int
+) -> None:
+    """known[place] = max |x - c|^2 with the mean c, which is written `copies` times; known[2] = max |q|^2."""
     n, d = x.shape
     width = min(64, 1 << (d - 1).bit_length())
     rows = 1024 // width
-    parts = x
-    if mass is not None:
-        parts = torch.empty(PARTS, d, dtype=torch.float64, device=x.device)
-        part_kernel[(PARTS, blocks(d, width))](x, mass, parts, known, n, d, PARTS=PARTS, W=width, ROWS=rows)
-    extent_kernel[(blocks(n, rows),)](
+    parts = torch.empty(PARTS, d, dtype=torch.float64, device=x.device)
+    part_kernel[(PARTS, blocks(d, width))](x, mass, parts, known, n, d, PARTS=PARTS, W=width, ROWS=rows)
+    squares = known[:3].view(torch.int64)
+    n_q = 0 if queries is None else len(queries)
+    extent_kernel[(blocks(max(n, n_q), rows), 1 if queries is None else 2)](
         x,
+        x if queries is None else queries,
         parts,
         centre,
-        known[place:].view(torch.int64),
+        squares[place:],
+        squares[2:],
         n,
+        n_q,
         d,
-        PARTS=PARTS if mass is not None else 0,
+        PARTS=PARTS,
+        COPIES=copies,
         W=width,
         ROWS=rows,
     )

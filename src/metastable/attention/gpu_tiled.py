@@ -21,7 +21,7 @@ from torch import Tensor
 from metastable.attention.gpu_frame import LOG_MASS, SCALE, Frame
 from metastable.attention.half_split import split
 from metastable.attention.triton_jit import blocks, jit, tl
-from metastable.attention.triton_small import exp2_fused64
+from metastable.attention.triton_lanes import exp2_fused64
 
 TILE_KEYS = 4096
 TILE_ROWS = {torch.float32: 16384, torch.float64: 8192}

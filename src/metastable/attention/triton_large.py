@@ -1,13 +1,13 @@
-"""Fused attention on tensor cores at float32 accuracy for 8 < d <= 128: float16 pairs, online softmax.
+"""Fused attention on tensor cores at float32 accuracy for 8 < d <= 256: float16 pairs, online softmax.
 
 Scores and values are products of float16 pairs (`half_split`), three tensor-core products each. The softmax runs
 online over blocks of keys with the running maximum of every row, so every beta is safe. Each block's value product
 starts from zero and is added to the running sum by an ordinary float32 addition: tensor cores truncate when they
-accumulate, and over 1e5 keys that bias alone would cost four digits.
+accumulate, and over 1e5 keys that bias alone would cost four digits. At d = 256 columns are taken 64 at a time, so
+that these products fit the registers beside the sums.
 """
 
 # mypy: disable-error-code="assignment, attr-defined"
-# ruff: noqa: SIM108
 from __future__ import annotations
 
 import torch
@@ -18,29 +18,45 @@ from metastable.attention.half_split import split
 from metastable.attention.triton_jit import blocks, jit, tl
 
 LARGEST_D = 128
-BLOCKS = {16: (128, 64, 3), 32: (128, 64, 3), 64: (128, 64, 3), 128: (128, 64, 3)}
-"""(rows, keys, pipeline stages) of a program by padded dimension, measured on an H200."""
+LARGEST_SAME_D = 256
+"""Largest d where the values are the keys: separate ones do not fit the shared memory of an H200 beyond 128."""
+BLOCKS = {
+    16: (16, 128, 64, 3),
+    32: (32, 128, 64, 3),
+    64: (64, 128, 64, 3),
+    128: (128, 128, 64, 3),
+    256: (64, 128, 32, 3),
+}
+"""(columns of one product, rows, keys, pipeline stages) of a program by padded dimension, measured on an H200."""
 
 
 @jit
 def load_block(
-    pointer: tl.tensor, start: tl.tensor, n_k: tl.tensor, W: tl.constexpr, BN: tl.constexpr, MASKED: tl.constexpr
-) -> tl.tensor:
-    """Rows start..start+BN of a (n_k, W) matrix, zeros beyond its end."""
+    pointer: tl.tensor,
+    start: tl.tensor,
+    n_k: tl.tensor,
+    W: tl.constexpr,
+    H: tl.constexpr,
+    BN: tl.constexpr,
+    MASKED: tl.constexpr,
+) -> tl.tuple:
+    """Rows start..start+BN of a (n_k, W) matrix, zeros beyond its end, as W / H blocks of H columns."""
     at = start + tl.arange(0, BN)
-    pointers = pointer + at.to(tl.int64)[:, None] * W + tl.arange(0, W)[None, :]
-    if MASKED:
-        block = tl.load(pointers, mask=(at < n_k)[:, None], other=0.0)
-    else:
-        block = tl.load(pointers)
-    return block
+    pointers = pointer + at.to(tl.int64)[:, None] * W + tl.arange(0, H)[None, :]
+    parts = ()
+    for part in tl.static_range(W // H):
+        if MASKED:
+            parts = parts + (tl.load(pointers + part * H, mask=(at < n_k)[:, None], other=0.0),)
+        else:
+            parts = parts + (tl.load(pointers + part * H),)
+    return parts
 
 
 @jit
 def add_block(
     state: tl.tuple,
-    q_hi: tl.tensor,
-    q_lo: tl.tensor,
+    q_hi: tl.tuple,
+    q_lo: tl.tuple,
     scale: tl.tensor,
     k_hi_ptr: tl.tensor,
     k_lo_ptr: tl.tensor,
@@ -50,19 +66,24 @@ def add_block(
     start: tl.tensor,
     n_k: tl.tensor,
     D: tl.constexpr,
-    DV: tl.constexpr,
+    H: tl.constexpr,
+    BM: tl.constexpr,
     BN: tl.constexpr,
     SAME: tl.constexpr,
     WEIGHTED: tl.constexpr,
     MASKED: tl.constexpr,
 ) -> tl.tuple:
-    """The online softmax state (A, S, maximum) with one more block of keys."""
+    """The online softmax state (parts of A, S, maximum) with one more block of keys."""
     acc, total, top = state
-    k_hi = load_block(k_hi_ptr, start, n_k, D, BN, MASKED)
-    k_lo = load_block(k_lo_ptr, start, n_k, D, BN, MASKED)
-    scores = tl.dot(q_lo, k_hi.T)
-    scores = tl.dot(q_hi, k_lo.T, scores)
-    scores = tl.dot(q_hi, k_hi.T, scores)
+    k_hi = load_block(k_hi_ptr, start, n_k, D, H, BN, MASKED)
+    k_lo = load_block(k_lo_ptr, start, n_k, D, H, BN, MASKED)
+    # The small terms come first: tensor cores truncate to the size that the sum has by then.
+    scores = tl.zeros((BM, BN), tl.float32)
+    for part in tl.static_range(D // H):
+        scores = tl.dot(q_lo[part], k_hi[part].T, scores)
+        scores = tl.dot(q_hi[part], k_lo[part].T, scores)
+    for part in tl.static_range(D // H):
+        scores = tl.dot(q_hi[part], k_hi[part].T, scores)
     at = start + tl.arange(0, BN)
     if WEIGHTED:
         if MASKED:
@@ -88,12 +109,15 @@ def add_block(
         v_hi = k_hi
         v_lo = k_lo
     else:
-        v_hi = load_block(v_hi_ptr, start, n_k, DV, BN, MASKED)
-        v_lo = load_block(v_lo_ptr, start, n_k, DV, BN, MASKED)
-    product = tl.dot(p_lo, v_hi)
-    product = tl.dot(p_hi, v_lo, product)
-    product = tl.dot(p_hi, v_hi, product)
-    return acc * fade[:, None] + product, total, new_top
+        v_hi = load_block(v_hi_ptr, start, n_k, D, H, BN, MASKED)
+        v_lo = load_block(v_lo_ptr, start, n_k, D, H, BN, MASKED)
+    new = ()
+    for part in tl.static_range(D // H):
+        product = tl.dot(p_lo, v_hi[part])
+        product = tl.dot(p_hi, v_lo[part], product)
+        product = tl.dot(p_hi, v_hi[part], product)
+        new = new + (acc[part] * fade[:, None] + product,)
+    return new, total, new_top
 
 
 @jit
@@ -113,40 +137,40 @@ def fused_kernel(
     n_k: tl.tensor,
     chunk: tl.tensor,
     D: tl.constexpr,
-    DV: tl.constexpr,
+    H: tl.constexpr,
     SAME: tl.constexpr,
     WEIGHTED: tl.constexpr,
     BM: tl.constexpr,
     BN: tl.constexpr,
 ) -> None:
-    """A (unnormalised mean), S and maximum of BM rows over one chunk of keys."""
+    """A (unnormalised mean), S and maximum of BM rows over one chunk of keys; all matrices are D wide."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     inside = rows < n_q
-    at = rows.to(tl.int64)[:, None] * D + tl.arange(0, D)[None, :]
-    q_hi = tl.load(q_hi_ptr + at, mask=inside[:, None], other=0.0)
-    q_lo = tl.load(q_lo_ptr + at, mask=inside[:, None], other=0.0)
+    q_hi = load_block(q_hi_ptr, tl.program_id(0) * BM, n_q, D, H, BM, True)
+    q_lo = load_block(q_lo_ptr, tl.program_id(0) * BM, n_q, D, H, BM, True)
+    zeros = ()
+    for _ in tl.static_range(D // H):
+        zeros = zeros + (tl.zeros((BM, H), tl.float32),)
     # The first maximum is finite, so that a block whose keys all have mass zero makes no NaN.
-    state = (
-        tl.zeros((BM, DV), tl.float32),
-        tl.zeros((BM,), tl.float32),
-        tl.full((BM,), -1.0e38, tl.float32),
-    )
+    state = (zeros, tl.zeros((BM,), tl.float32), tl.full((BM,), -1.0e38, tl.float32))
     first = tl.program_id(1) * chunk
     last = tl.minimum(first + chunk, n_k)
     full = first + (last - first) // BN * BN
     for start in range(first, full, BN):
         state = add_block(
             state, q_hi, q_lo, scale, k_hi_ptr, k_lo_ptr, v_hi_ptr, v_lo_ptr, log_mass_ptr, start, n_k,
-            D, DV, BN, SAME, WEIGHTED, False,
+            D, H, BM, BN, SAME, WEIGHTED, False,
         )  # fmt: skip
     if full < last:
         state = add_block(
             state, q_hi, q_lo, scale, k_hi_ptr, k_lo_ptr, v_hi_ptr, v_lo_ptr, log_mass_ptr, full, n_k,
-            D, DV, BN, SAME, WEIGHTED, True,
+            D, H, BM, BN, SAME, WEIGHTED, True,
         )  # fmt: skip
     acc, total, top = state
     place = tl.program_id(1).to(tl.int64) * n_q + rows
-    tl.store(acc_ptr + place[:, None] * DV + tl.arange(0, DV)[None, :], acc, mask=inside[:, None])
+    for part in tl.static_range(D // H):
+        columns = part * H + tl.arange(0, H)
+        tl.store(acc_ptr + place[:, None] * D + columns[None, :], acc[part], mask=inside[:, None])
     tl.store(total_ptr + place, total, mask=inside)
     tl.store(top_ptr + place, top, mask=inside)
 
@@ -198,10 +222,10 @@ def merge_kernel(
 def attend_large(
     queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, frame: Frame
 ) -> tuple[Tensor, Tensor]:
-    """(mean, log Z) for d, d_v <= 128 on CUDA at float32 accuracy, in the queries' dtype."""
+    """(mean, log Z) at float32 accuracy, in the queries' dtype, for d, d_v <= 128, or 256 if values are keys."""
     (n_q, d), n_k, d_v, device = queries.shape, len(keys), values.shape[1], queries.device
     width = max(16, 1 << (max(d, d_v) - 1).bit_length())
-    block_rows, block_keys, stages = BLOCKS[width]
+    part, block_rows, block_keys, stages = BLOCKS[width]
     if width == 128 and not frame.same:
         stages = 2  # values of their own take as much shared memory again
     centre, value_centre = frame.centres(d)
@@ -237,7 +261,7 @@ def attend_large(
         n_k,
         chunk,
         D=width,
-        DV=width,
+        H=part,
         SAME=frame.same,
         WEIGHTED=not frame.equal,
         BM=block_rows,

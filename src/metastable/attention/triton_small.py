@@ -1,264 +1,39 @@
-"""Direct attention on the GPU for d <= 8: every lane owns query rows and runs over all keys alone.
+"""Direct attention on the GPU for d, d_v <= 8: which kernels, shifts that are safe at every beta, and the finish.
 
     x_ij = beta log2(e) <q_i, k_j> - shift_i,      S_i = sum_j m_j 2^{x_ij},      A_i = sum_j m_j 2^{x_ij} v_j
 
-A lane keeps q_i, S_i and A_i of a few rows in registers and reads the keys, which are the same for all lanes, so
-nothing crosses lanes inside the loop: a pair costs d multiply-adds for the score, one exponential, and d_v + 1
-multiply-adds for the sums. On an H200 the register ports are the limit (a multiply-add of three registers takes 1.7
-clocks, an exponential 8): polynomials in place of some exponentials, or scores from tensor cores, were slower.
+Two sets of kernels compute the same sums: `triton_lanes` on ordinary registers, in float32 or float64, and
+`triton_tiles` on tensor cores, in float32. Tensor cores make the card slower (an H200 then runs at 1.8 instead of
+1.98 GHz), so they pay from three dimensions on, and for unequal masses.
 
 With exponents of up to 60 bits (900 in float64) no shift is needed. Beyond, it is the Cauchy-Schwarz bound
 shift_i = |q_i| max_j |k_j - c| around the centre c of the keys: it needs no pass over the pairs, and nothing
 overflows. A row whose sum falls below 2^`LEAST_BITS` (all keys lie far below the bound) may have lost terms; it is
 found afterwards and computed again with its true maximum, so the result is safe at every beta. Sums are flushed
-every 256 keys and finished in float64: their rounding does not grow with n.
+every 256 keys (64 on tensor cores) and finished in float64: their rounding does not grow with n.
 """
 
 # mypy: disable-error-code="assignment, attr-defined"
-# ruff: noqa: SIM108
-# Kernels grow tuples of registers at compile time, and their branches are compiled, not chosen: neither tool knows.
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
 
 from metastable.attention.gpu_frame import Frame
 from metastable.attention.triton_jit import blocks, jit, tl
+from metastable.attention.triton_lanes import maximum_kernel, pack_kernel, sums_kernel
+from metastable.attention.triton_tiles import tile_maximum_kernel, tile_pack_kernel, tile_sums_kernel
 
 LARGEST_D = 8
 LEAST_BITS = {torch.float32: -60.0, torch.float64: -900.0}
 """log2 of the least sum to trust: beside it, terms flushed at 2^-126 (2^-1022) are lost in the rounding."""
-THREADS, FLUSH = 128, 256
-
-
-@jit
-def exp2_special(x: tl.tensor) -> tl.tensor:
-    """2^x in float32 on the special-function unit, results below 2^-126 flushed to zero."""
-    return tl.inline_asm_elementwise(
-        "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
-    )
-
-
-@jit
-def exp2_fused64(x: tl.tensor) -> tl.tensor:
-    """2^x in float64 by multiply-adds (relative error 3e-16): x = whole + f, |f| <= 1/2, degree 11 in f."""
-    x = tl.maximum(x, -1022.0)
-    shifted = x + 6755399441055744.0  # 1.5 * 2^52: the low bits of the sum hold the nearest integer
-    f = x - (shifted - 6755399441055744.0)
-    p = f * 4.4558179083360645e-10 + 7.074194297288521e-09
-    p = p * f + 1.0178057087733941e-07
-    p = p * f + 1.3215432535912375e-06
-    p = p * f + 1.5252733841556773e-05
-    p = p * f + 0.00015403530463724353
-    p = p * f + 0.001333355814640647
-    p = p * f + 0.009618129107587256
-    p = p * f + 0.055504108664821625
-    p = p * f + 0.24022650695910158
-    p = p * f + 0.6931471805599453
-    p = p * f + 1.0
-    bits = p.to(tl.int64, bitcast=True) + (shifted.to(tl.int64, bitcast=True) << 52)
-    return bits.to(tl.float64, bitcast=True)
-
-
-@jit
-def load_row(pointer: tl.tensor, WIDTH: tl.constexpr, DOUBLE: tl.constexpr) -> tl.tuple:
-    """One packed key as a tuple of scalars, in loads of 16 bytes that all lanes share."""
-    row = ()
-    if DOUBLE:
-        for _ in tl.static_range(WIDTH // 2):
-            a, b = tl.inline_asm_elementwise(
-                "ld.global.nc.v2.f64 {$0, $1}, [$2];",
-                "=d,=d,l",
-                [pointer],
-                dtype=(tl.float64, tl.float64),
-                is_pure=True,
-                pack=1,
-            )
-            row = row + (a, b)
-            pointer += 2
-    elif WIDTH == 2:
-        a, b = tl.inline_asm_elementwise(
-            "ld.global.nc.v2.f32 {$0, $1}, [$2];",
-            "=f,=f,l",
-            [pointer],
-            dtype=(tl.float32, tl.float32),
-            is_pure=True,
-            pack=1,
-        )
-        row = (a, b)
-    else:
-        for _ in tl.static_range(WIDTH // 4):
-            a, b, c, d = tl.inline_asm_elementwise(
-                "ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];",
-                "=f,=f,=f,=f,l",
-                [pointer],
-                dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
-                is_pure=True,
-                pack=1,
-            )
-            row = row + (a, b, c, d)
-            pointer += 4
-    return row
-
-
-@jit
-def load_queries(
-    q_ptr: tl.tensor, rows: tl.tensor, inside: tl.tensor, scale: tl.tensor, D: tl.constexpr, DOUBLE: tl.constexpr
-) -> tl.tuple:
-    """The coordinates of beta log2(e) q as a tuple of vectors over the rows of this program."""
-    q = ()
-    for c in tl.static_range(D):
-        component = tl.load(q_ptr + rows * D + c, mask=inside, other=0.0).to(tl.float64) * scale
-        if DOUBLE:
-            q = q + (component,)
-        else:
-            q = q + (component.to(tl.float32),)
-    return q
-
-
-@jit
-def add_pair(
-    q: tl.tuple,
-    minus_shift: tl.tensor,
-    row: tl.tuple,
-    sums: tl.tuple,
-    D: tl.constexpr,
-    DV: tl.constexpr,
-    SEPARATE: tl.constexpr,
-    WEIGHTS: tl.constexpr,
-    SHIFT: tl.constexpr,
-    DOUBLE: tl.constexpr,
-) -> tl.tuple:
-    """The sums (A, S) with one more key."""
-    VALUE: tl.constexpr = D if SEPARATE else 0
-    MASS: tl.constexpr = D + (DV if SEPARATE else 0)
-    # Without a shift the first product has no addend: one operand less to read, and registers are the limit here.
-    if SHIFT == 0:
-        x = q[0] * row[0]
-    else:
-        x = q[0] * row[0] + minus_shift
-    for c in tl.static_range(1, D):
-        x = q[c] * row[c] + x
-    if WEIGHTS == 2:
-        x += row[MASS]
-    if DOUBLE:
-        weight = exp2_fused64(x)
-    else:
-        weight = exp2_special(x)
-    new = ()
-    for c in tl.static_range(DV):
-        new = new + (weight * row[VALUE + c] + sums[c],)
-    if WEIGHTS == 1:
-        new = new + (weight * row[MASS] + sums[DV],)
-    else:
-        new = new + (sums[DV] + weight,)
-    return new
-
-
-@jit
-def sums_kernel(
-    q_ptr: tl.tensor,
-    key_ptr: tl.tensor,
-    frame_ptr: tl.tensor,
-    shift_ptr: tl.tensor,
-    out_ptr: tl.tensor,
-    n_q: tl.tensor,
-    n_k: tl.tensor,
-    chunk: tl.tensor,
-    D: tl.constexpr,
-    DV: tl.constexpr,
-    WIDTH: tl.constexpr,
-    SEPARATE: tl.constexpr,
-    WEIGHTS: tl.constexpr,
-    SHIFT: tl.constexpr,
-    DOUBLE: tl.constexpr,
-    ROWS: tl.constexpr,
-    UNROLL: tl.constexpr,
-    FLUSH: tl.constexpr,
-) -> None:
-    """Partial sums over one chunk of keys: out[chunk, 0:DV] = A, out[chunk, DV] = S.
-
-    SHIFT 0: none; 1: the bound, written by the programs of the first chunk; 2: given.
-    """
-    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    inside = rows < n_q
-    q = load_queries(q_ptr, rows, inside, tl.load(frame_ptr), D, DOUBLE)
-    if SHIFT == 2:
-        shift = tl.load(shift_ptr + rows, mask=inside, other=0.0)
-    elif SHIFT == 1:
-        square = q[0] * q[0]
-        for c in tl.static_range(1, D):
-            square = square + q[c] * q[c]
-        # A whole number of bits: scores that are exact in float32 stay exact after the shift.
-        shift = tl.ceil(tl.sqrt(square.to(tl.float64)) * tl.load(frame_ptr + 1))
-        if not DOUBLE:
-            shift = shift.to(tl.float32)
-        if tl.program_id(1) == 0:
-            tl.store(shift_ptr + rows, shift, mask=inside)
-    if DOUBLE:
-        zero = tl.zeros((ROWS,), tl.float64)
-    else:
-        zero = tl.zeros((ROWS,), tl.float32)
-    if SHIFT == 0:
-        shift = zero
-    sums = ()
-    for _ in tl.static_range(DV + 1):
-        sums = sums + (zero,)
-    length = tl.minimum(n_k - tl.program_id(1) * chunk, chunk)
-    key_ptr += tl.program_id(1).to(tl.int64) * chunk * WIDTH
-    unrolled = length // UNROLL * UNROLL
-    for start in range(0, unrolled, FLUSH):
-        part = ()
-        for _ in tl.static_range(DV + 1):
-            part = part + (zero,)
-        for j in range(start, tl.minimum(start + FLUSH, unrolled), UNROLL):
-            for u in tl.static_range(UNROLL):
-                row = load_row(key_ptr + (j + u) * WIDTH, WIDTH, DOUBLE)
-                part = add_pair(q, -shift, row, part, D, DV, SEPARATE, WEIGHTS, SHIFT, DOUBLE)
-        new = ()
-        for c in tl.static_range(DV + 1):
-            new = new + (sums[c] + part[c],)
-        sums = new
-    for j in range(unrolled, length):
-        row = load_row(key_ptr + j * WIDTH, WIDTH, DOUBLE)
-        sums = add_pair(q, -shift, row, sums, D, DV, SEPARATE, WEIGHTS, SHIFT, DOUBLE)
-    for c in tl.static_range(DV + 1):
-        offset = (tl.program_id(1).to(tl.int64) * (DV + 1) + c) * n_q
-        tl.store(out_ptr + offset + rows, sums[c], mask=inside)
-
-
-@jit
-def maximum_kernel(
-    q_ptr: tl.tensor,
-    key_ptr: tl.tensor,
-    frame_ptr: tl.tensor,
-    out_ptr: tl.tensor,
-    n_q: tl.tensor,
-    n_k: tl.tensor,
-    chunk: tl.tensor,
-    D: tl.constexpr,
-    MASS: tl.constexpr,
-    WIDTH: tl.constexpr,
-    LOG_MASS: tl.constexpr,
-    DOUBLE: tl.constexpr,
-    ROWS: tl.constexpr,
-) -> None:
-    """out[chunk, i] = max_j beta log2(e) <q_i, k_j> + log2 m_j over one chunk of keys."""
-    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    inside = rows < n_q
-    q = load_queries(q_ptr, rows, inside, tl.load(frame_ptr), D, DOUBLE)
-    best = q[0] * 0.0 - float("inf")
-    length = tl.minimum(n_k - tl.program_id(1) * chunk, chunk)
-    key_ptr += tl.program_id(1).to(tl.int64) * chunk * WIDTH
-    for j in range(0, length):
-        row = load_row(key_ptr + j * WIDTH, WIDTH, DOUBLE)
-        x = q[0] * row[0]
-        for c in tl.static_range(1, D):
-            x = q[c] * row[c] + x
-        if LOG_MASS:
-            x = x + row[MASS]
-        best = tl.maximum(best, x)
-    tl.store(out_ptr + tl.program_id(1).to(tl.int64) * n_q + rows, best, mask=inside)
+PROGRAMS = 48
+"""Least number of programs per multiprocessor, where there is work for them."""
+NO_SHIFT, BOUND, GIVEN = 0, 1, 2
+EQUAL, IN_VALUES, AS_LOG = 0, 1, 2
+"""Where the masses go: nowhere, into the values, or as log2 into the scores."""
 
 
 @jit
@@ -304,180 +79,284 @@ def finish_kernel(
     tl.store(low_ptr + rows, (sum_bits < least_bits).to(tl.int8), mask=inside)
 
 
-@jit
-def pack_kernel(
-    key_ptr: tl.tensor,
-    value_ptr: tl.tensor,
-    mass_ptr: tl.tensor,
-    frame_ptr: tl.tensor,
-    out_ptr: tl.tensor,
-    n_k: tl.tensor,
-    D: tl.constexpr,
-    DV: tl.constexpr,
-    WIDTH: tl.constexpr,
-    SEPARATE: tl.constexpr,
-    WEIGHTS: tl.constexpr,
-    ROWS: tl.constexpr,
-) -> None:
-    """Rows [ k - c | v - c_v | mass ], each part only where `sums_kernel` reads it.
-
-    WEIGHTS 0: equal masses; 1: values multiplied by the mass, and the mass; 2: the log2 of the mass.
-    """
-    MASS: tl.constexpr = D + (DV if SEPARATE else 0)
-    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    inside = rows < n_k
-    share = tl.full((ROWS,), 1.0, tl.float64)
-    if WEIGHTS > 0:
-        share = tl.load(mass_ptr + rows, mask=inside, other=1.0).to(tl.float64) * tl.load(frame_ptr + 3)
-        if WEIGHTS == 1:
-            tl.store(out_ptr + rows * WIDTH + MASS, share, mask=inside)
-        else:
-            tl.store(out_ptr + rows * WIDTH + MASS, tl.log(share) * 1.4426950408889634, mask=inside)
-    for c in tl.static_range(D):
-        k = tl.load(key_ptr + rows * D + c, mask=inside, other=0.0).to(tl.float64) - tl.load(frame_ptr + 4 + c)
-        tl.store(out_ptr + rows * WIDTH + c, k, mask=inside)
-    if SEPARATE:
-        for c in tl.static_range(DV):
-            v = tl.load(value_ptr + rows * DV + c, mask=inside, other=0.0).to(tl.float64)
-            v -= tl.load(frame_ptr + 4 + D + c)
-            if WEIGHTS == 1:
-                v *= share
-            tl.store(out_ptr + rows * WIDTH + D + c, v, mask=inside)
-
-
 def attend_small(
     queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, frame: Frame, precision: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """(mean, log Z) for d, d_v <= 8 on CUDA, computed in `precision`, float32 or float64, in the queries' dtype."""
-    weights = 0 if frame.equal else 1
-    packed = _pack(keys, values, mass, frame, weights, precision)
+    dear = max(keys.shape[1], values.shape[1]) > 2 or not frame.equal
+    on_tiles = precision == torch.float32 and dear and frame.reach <= Tiles.REACH
+    kind: type[Lanes | Tiles] = Tiles if on_tiles else Lanes
     free = frame.reach <= -LEAST_BITS[precision]
-    mean, log_partition, low = _sums(queries, packed, frame, values.shape[1], weights, 0 if free else 1)
+    packed = kind(keys, values, mass, frame, EQUAL if frame.equal else IN_VALUES, not free, precision)
+    mean, log_partition, low = _finish(queries, frame, *packed.sums(queries, NO_SHIFT if free else BOUND))
     # Without a shift the exponents are known to be small, but a mass that vanishes beside the others may still win.
     rows = None if free and frame.equal else low.nonzero()[:, 0]
     if rows is not None and len(rows):
-        weights = 0 if frame.equal else 2
-        packed = _pack(keys, values, mass, frame, weights, precision)
+        packed = kind(keys, values, mass, frame, EQUAL if frame.equal else AS_LOG, True, precision)
         some = queries[rows]
-        shift = _maximum(some, packed, frame, values.shape[1])
-        mean[rows], log_partition[rows], _ = _sums(some, packed, frame, values.shape[1], weights, 2, shift)
+        again = packed.sums(some, GIVEN, packed.maximum(some))
+        mean[rows], log_partition[rows], _ = _finish(some, frame, *again)
     return mean, log_partition
 
 
-def _pack(keys: Tensor, values: Tensor, mass: Tensor, frame: Frame, weights: int, precision: torch.dtype) -> Tensor:
-    """The keys as `sums_kernel` reads them, rows padded to loads of 8 or 16 bytes."""
-    (n_k, d), d_v = keys.shape, values.shape[1]
-    separate = not frame.same or weights == 1
-    width = d + (d_v if separate else 0) + (weights > 0)
-    multiple = 2 if precision == torch.float64 or width <= 2 else 4
-    width = blocks(width, multiple) * multiple
-    packed = torch.empty(n_k, width, dtype=precision, device=keys.device)
-    pack_kernel[(blocks(n_k, 256),)](
-        keys,
-        values,
-        mass,
-        frame.numbers,
-        packed,
-        n_k,
-        D=d,
-        DV=d_v,
-        WIDTH=width,
-        SEPARATE=separate,
-        WEIGHTS=weights,
-        ROWS=256,
-    )
-    return packed
+class Lanes:
+    """Keys packed for `triton_lanes`: rows [ k - c | v - c_v | mass ], padded to loads of 8 or 16 bytes."""
+
+    THREADS, FLUSH = 128, 256
+    RESIDENT = 5
+    """Programs that a multiprocessor runs at once, by their registers at d = 2."""
+
+    def __init__(
+        self,
+        keys: Tensor,
+        values: Tensor,
+        mass: Tensor,
+        frame: Frame,
+        weights: int,
+        shifted: bool,
+        precision: torch.dtype,
+    ) -> None:
+        (n_k, d), d_v = keys.shape, values.shape[1]
+        self.frame, self.d_v, self.weights = frame, d_v, weights
+        self.separate = not frame.same or weights == IN_VALUES
+        self.double = precision == torch.float64
+        width = d + (d_v if self.separate else 0) + (weights != EQUAL)
+        multiple = 2 if self.double or width <= 2 else 4
+        self.width = blocks(width, multiple) * multiple
+        self.packed = torch.empty(n_k, self.width, dtype=precision, device=keys.device)
+        pack_kernel[(blocks(n_k, 256),)](
+            keys,
+            values,
+            mass,
+            frame.numbers,
+            self.packed,
+            n_k,
+            D=d,
+            DV=d_v,
+            WIDTH=self.width,
+            SEPARATE=self.separate,
+            WEIGHTS=weights,
+            ROWS=256,
+        )
+
+    def sums(self, queries: Tensor, mode: int, shift: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """(sums (chunks, d_v + 1, n_q), shifts (n_q,)) of the queries."""
+        (n_q, d), n_k = queries.shape, len(self.packed)
+        rows, chunk, chunks = self._grid(n_q, 2 if self.double else 8)
+        if mode == BOUND:
+            shift = torch.empty(n_q, dtype=self.packed.dtype, device=queries.device)
+        sums = torch.empty(chunks, self.d_v + 1, n_q, dtype=self.packed.dtype, device=queries.device)
+        sums_kernel[(blocks(n_q, rows), chunks)](
+            queries,
+            self.packed,
+            self.frame.numbers,
+            sums if shift is None else shift,
+            sums,
+            n_q,
+            n_k,
+            chunk,
+            D=d,
+            DV=self.d_v,
+            WIDTH=self.width,
+            SEPARATE=self.separate,
+            WEIGHTS=self.weights,
+            SHIFT=mode,
+            DOUBLE=self.double,
+            ROWS=rows,
+            UNROLL=8 if self.double or d + self.d_v > 8 else 4,
+            FLUSH=self.FLUSH,
+            num_warps=self.THREADS // 32,
+        )
+        return sums, shift
+
+    def maximum(self, queries: Tensor) -> Tensor:
+        """The true maximum of every row, in bits, rounded up to a whole number as the bound is."""
+        (n_q, d), n_k = queries.shape, len(self.packed)
+        rows, chunk, chunks = self._grid(n_q, 8)
+        best = torch.empty(chunks, n_q, dtype=self.packed.dtype, device=queries.device)
+        maximum_kernel[(blocks(n_q, rows), chunks)](
+            queries,
+            self.packed,
+            self.frame.numbers,
+            best,
+            n_q,
+            n_k,
+            chunk,
+            D=d,
+            MASS=d + (self.d_v if self.separate else 0),
+            WIDTH=self.width,
+            LOG_MASS=self.weights == AS_LOG,
+            DOUBLE=self.double,
+            ROWS=rows,
+            num_warps=self.THREADS // 32,
+        )
+        return best.amax(dim=0).ceil_()
+
+    def _grid(self, n_q: int, rows_per_lane: int) -> tuple[int, int, int]:
+        """(rows per program, keys per chunk, number of chunks)."""
+        while rows_per_lane > 1 and n_q < self.THREADS * rows_per_lane:
+            rows_per_lane //= 2
+        rows = self.THREADS * rows_per_lane
+        chunk, chunks = _chunks(blocks(n_q, rows), len(self.packed), self.FLUSH, self.RESIDENT, self.packed.device)
+        return rows, chunk, chunks
 
 
-def _grid(n_q: int, n_k: int, rows_per_lane: int, device: torch.device) -> tuple[int, int, int]:
-    """(rows per program, chunk of keys per program, number of chunks) that fill the card several times over."""
-    while rows_per_lane > 1 and n_q < THREADS * rows_per_lane:
-        rows_per_lane //= 2
-    rows = THREADS * rows_per_lane
-    wanted = 32 * torch.cuda.get_device_properties(device).multi_processor_count
-    chunks = max(1, min(blocks(wanted, blocks(n_q, rows)), blocks(n_k, 2 * FLUSH), 65535))
-    chunk = blocks(blocks(n_k, chunks), FLUSH) * FLUSH
-    return rows, chunk, blocks(n_k, chunk)
+class Tiles:
+    """Keys packed for `triton_tiles`: for every group of 8 keys the words that the 32 lanes of a warp read."""
+
+    REACH = 2.0**24
+    """Largest exponent in bits: float16 pairs of queries, keys and shifts hold it."""
+    TILES, STEPS = 2, 8
+    RESIDENT = 4
+    """Programs that a multiprocessor runs at once, by their registers at d = 3."""
+
+    def __init__(
+        self,
+        keys: Tensor,
+        values: Tensor,
+        mass: Tensor,
+        frame: Frame,
+        weights: int,
+        shifted: bool,
+        precision: torch.dtype,
+    ) -> None:
+        (n_k, d), d_v = keys.shape, values.shape[1]
+        self.frame, self.d_v, self.massed = frame, d_v, weights == AS_LOG
+        # Keys of length about 1 in units of key_unit, and longer where the queries would else exceed 2^14.
+        size = max(-100, min(100, math.frexp(frame.radius)[1]))
+        excess = math.frexp(frame.scale * frame.length * 2.0**size)[1] - 14
+        self.key_unit = 2.0 ** (size - max(0, excess))
+        self.shift_unit = 2.0 ** max(0, math.frexp(frame.reach)[1] - 14)
+        self.depth = blocks(d + shifted + self.massed, 4)
+        self.columns = 1 if d_v <= 3 else 2 if d_v <= 7 else 3
+        self.words = blocks(2 * (self.depth + self.columns), 4) * 4
+        self.groups = blocks(n_k, 8 * self.STEPS) * self.STEPS
+        self.packed = torch.empty(self.groups, 32, self.words, dtype=torch.int32, device=keys.device)
+        tile_pack_kernel[(blocks(self.groups, 8),)](
+            keys,
+            values,
+            mass,
+            frame.numbers,
+            self.packed,
+            n_k,
+            self.groups,
+            self.key_unit,
+            self.shift_unit,
+            D=d,
+            DV=d_v,
+            KS=self.depth,
+            NV=self.columns,
+            WORDS=self.words,
+            SAME=frame.same,
+            SHIFTED=shifted,
+            WEIGHTS=weights,
+            ROWS=256,
+        )
+
+    def sums(self, queries: Tensor, mode: int, shift: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """(sums (chunks, d_v + 1, n_q), shifts (n_q,)) of the queries."""
+        n_q, d = queries.shape
+        warps, chunk, chunks = self._grid(n_q)
+        if mode == BOUND:
+            shift = torch.empty(n_q, dtype=torch.float32, device=queries.device)
+        sums = torch.empty(chunks, self.d_v + 1, n_q, dtype=torch.float32, device=queries.device)
+        tile_sums_kernel[(blocks(n_q, 16 * self.TILES * warps), chunks)](
+            queries,
+            self.packed,
+            self.frame.numbers,
+            sums if shift is None else shift,
+            sums,
+            n_q,
+            self.groups,
+            chunk,
+            self.key_unit,
+            self.shift_unit,
+            D=d,
+            DV=self.d_v,
+            KS=self.depth,
+            NV=self.columns,
+            WORDS=self.words,
+            SHIFT=mode,
+            MASSED=self.massed,
+            TILES=self.TILES,
+            STEPS=self.STEPS,
+            THREADS=32 * warps,
+            num_warps=warps,
+        )
+        return sums, shift
+
+    def maximum(self, queries: Tensor) -> Tensor:
+        """The true maximum of every row, in bits, rounded up to a whole number as the bound is."""
+        n_q, d = queries.shape
+        warps, chunk, chunks = self._grid(n_q)
+        best = torch.empty(4 * chunks, n_q, dtype=torch.float32, device=queries.device)
+        tile_maximum_kernel[(blocks(n_q, 16 * self.TILES * warps), chunks)](
+            queries,
+            self.packed,
+            self.frame.numbers,
+            best,
+            n_q,
+            self.groups,
+            chunk,
+            self.key_unit,
+            D=d,
+            KS=self.depth,
+            WORDS=self.words,
+            MASSED=self.massed,
+            TILES=self.TILES,
+            THREADS=32 * warps,
+            num_warps=warps,
+        )
+        return best.amax(dim=0).ceil_()
+
+    def _grid(self, n_q: int) -> tuple[int, int, int]:
+        """(warps per program, groups per chunk, number of chunks)."""
+        warps = 8
+        while warps > 1 and n_q <= 8 * self.TILES * warps:
+            warps //= 2
+        row_blocks = blocks(n_q, 16 * self.TILES * warps)
+        chunk, chunks = _chunks(row_blocks, 8 * self.groups, 8 * self.STEPS, self.RESIDENT, self.packed.device)
+        return warps, chunk // 8, chunks
 
 
-def _sums(
-    queries: Tensor,
-    packed: Tensor,
-    frame: Frame,
-    d_v: int,
-    weights: int,
-    mode: int,
-    shift: Tensor | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """(mean, log Z, 1 where the sum is too small to trust) from the packed keys; mode is SHIFT of `sums_kernel`."""
-    (n_q, d), n_k = queries.shape, len(packed)
-    double = packed.dtype == torch.float64
-    rows, chunk, chunks = _grid(n_q, n_k, 2 if double else 8, queries.device)
-    if shift is None:
-        shift = torch.empty(n_q if mode else 1, dtype=packed.dtype, device=queries.device)
-    sums = torch.empty(chunks, d_v + 1, n_q, dtype=packed.dtype, device=queries.device)
-    sums_kernel[(blocks(n_q, rows), chunks)](
-        queries,
-        packed,
-        frame.numbers,
-        shift,
-        sums,
-        n_q,
-        n_k,
-        chunk,
-        D=d,
-        DV=d_v,
-        WIDTH=packed.shape[1],
-        SEPARATE=not frame.same or weights == 1,
-        WEIGHTS=weights,
-        SHIFT=mode,
-        DOUBLE=double,
-        ROWS=rows,
-        UNROLL=8 if double or d + d_v > 8 else 4,
-        FLUSH=FLUSH,
-        num_warps=THREADS // 32,
-    )
+def _chunks(row_blocks: int, n_k: int, flush: int, resident: int, device: torch.device) -> tuple[int, int]:
+    """(keys per chunk, a multiple of `flush`; number of chunks) for at least `PROGRAMS` per multiprocessor.
+
+    Of the numbers of chunks up to twice the least one, the one whose programs fill the card best to the last.
+    """
+    processors = torch.cuda.get_device_properties(device).multi_processor_count
+    least = max(1, min(blocks(PROGRAMS * processors, row_blocks), blocks(n_k, 512), 30000))
+    most = max(least, min(2 * least, blocks(n_k, 512)))
+
+    def idle(chunks: int) -> float:
+        rounds = row_blocks * chunks / (resident * processors)
+        return math.ceil(rounds) / rounds
+
+    chunks = min(range(least, most + 1), key=idle) if most <= 256 else least
+    chunk = blocks(blocks(n_k, chunks), flush) * flush
+    return chunk, blocks(n_k, chunk)
+
+
+def _finish(queries: Tensor, frame: Frame, sums: Tensor, shift: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """(mean, log Z, 1 where the sum is too small to trust) from the sums of all chunks."""
+    (n_q, d), d_v = queries.shape, sums.shape[1] - 1
     mean = torch.empty(n_q, d_v, dtype=queries.dtype, device=queries.device)
     log_partition = torch.empty(n_q, dtype=queries.dtype, device=queries.device)
     low = torch.empty(n_q, dtype=torch.int8, device=queries.device)
     finish_kernel[(blocks(n_q, 256),)](
         queries,
         frame.numbers,
-        shift,
+        sums if shift is None else shift,
         sums,
         mean,
         log_partition,
         low,
         n_q,
-        chunks,
-        LEAST_BITS[packed.dtype],
+        len(sums),
+        LEAST_BITS[sums.dtype],
         D=d,
         DV=d_v,
-        SHIFTED=mode > 0,
+        SHIFTED=shift is not None,
         ROWS=256,
     )
     return mean, log_partition, low
-
-
-def _maximum(queries: Tensor, packed: Tensor, frame: Frame, d_v: int) -> Tensor:
-    """The true maximum of every row, in bits, rounded up to a whole number as the bound is."""
-    (n_q, d), n_k = queries.shape, len(packed)
-    rows, chunk, chunks = _grid(n_q, n_k, 8, queries.device)
-    best = torch.empty(chunks, n_q, dtype=packed.dtype, device=queries.device)
-    maximum_kernel[(blocks(n_q, rows), chunks)](
-        queries,
-        packed,
-        frame.numbers,
-        best,
-        n_q,
-        n_k,
-        chunk,
-        D=d,
-        MASS=d if frame.same else d + d_v,
-        WIDTH=packed.shape[1],
-        LOG_MASS=not frame.equal,
-        DOUBLE=packed.dtype == torch.float64,
-        ROWS=rows,
-        num_warps=THREADS // 32,
-    )
-    return best.amax(dim=0).ceil_()
