@@ -42,11 +42,26 @@ def configs() -> dict:
             global_attn_every_n_layers=2,
             local_attention=6,
         ),
+        "esm": T.EsmConfig(**text, pad_token_id=1, mask_token_id=4, position_embedding_type="rotary"),
+        "roberta-prelayernorm": T.RobertaPreLayerNormConfig(**text, pad_token_id=1, bos_token_id=0, eos_token_id=2),
+        "megatron-bert": T.MegatronBertConfig(**text),
+        "siglip": T.SiglipVisionConfig(**SIZES, image_size=16, patch_size=4),
         "vit": T.ViTConfig(**SIZES, image_size=16, patch_size=4),
         "dinov2": T.Dinov2Config(
             hidden_size=24, num_hidden_layers=3, num_attention_heads=3, mlp_ratio=2, image_size=16, patch_size=4
         ),
+        **_newer(text),
     }
+
+
+def _newer(text: dict) -> dict:
+    """Families that came with transformers 5."""
+    ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "mask_token_id": 3}
+    made = {
+        "nomic_bert": lambda: transformers.NomicBertConfig(**text, pad_token_id=0),
+        "eurobert": lambda: transformers.EuroBertConfig(**text, **ids, num_key_value_heads=3),
+    }
+    return {name: make() for name, make in made.items() if name in transformers.CONFIG_MAPPING}
 
 
 def random_model(config, seed: int = 0):

@@ -160,7 +160,7 @@ def test_decoders_are_refused(tmp_path):
     model.save_pretrained(tmp_path)
     with pytest.raises(InvalidInput, match="causal decoder"):
         load(tmp_path)
-    with pytest.raises(InvalidInput, match="has no attention that an adapter finds"):
+    with pytest.raises(InvalidInput, match="a family of causal decoders"):
         load(transformers.GPT2Model(model.config.__class__(n_embd=24, n_layer=2, n_head=3, vocab_size=60)))
     with pytest.raises(InvalidInput, match="causal decoder"):
         load(random_model(transformers.BertConfig(**SIZES, vocab_size=60, is_decoder=True)))
@@ -265,6 +265,37 @@ def test_missing_transformers_is_a_sentence(bert_folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
     with pytest.raises(MissingExtra, match=r"pip install 'metastable\[encoders\]'"):
         load(bert_folder)
+
+
+def test_an_unreadable_tokenizer_matters_only_for_texts(make, bert_folder):
+    (bert_folder / "vocab.txt").unlink()
+    (bert_folder / "tokenizer.json").write_text("{")
+    encoder = load(bert_folder)
+    assert encoder.hidden_states([[5, 6]])[0].shape == (4, 2, 24)
+    with pytest.raises(InvalidInput, match="the tokenizer of tiny-bert cannot be read"):
+        encoder.hidden_states(["a b"])
+    with pytest.raises(StorageError, match="cannot be read"):
+        load(bert_folder, tokenizer=bert_folder)
+
+
+def test_a_picture_model_reads_no_text(make):
+    with pytest.raises(InvalidInput, match="reads images of shape"):
+        load(make("vit")).hidden_states(["a boat"])
+
+
+def test_families_of_other_kinds_are_named(tmp_path):
+    small = {"hidden_size": 24, "num_hidden_layers": 1, "num_attention_heads": 3, "intermediate_size": 40}
+    transformers.LlamaModel(transformers.LlamaConfig(**small, vocab_size=60)).save_pretrained(tmp_path / "llama")
+    with pytest.raises(InvalidInput, match="attends only to the past"):
+        load(tmp_path / "llama")
+    vision = {**small, "image_size": 16, "patch_size": 4}
+    both = transformers.CLIPConfig(text_config={**small, "vocab_size": 60}, vision_config=vision)
+    transformers.CLIPModel(both).save_pretrained(tmp_path / "clip")
+    with pytest.raises(InvalidInput, match="joins several models"):
+        load(tmp_path / "clip")
+    narrow = transformers.MobileBertConfig(**small, vocab_size=60)
+    with pytest.raises(InvalidInput, match="does not fit it"):
+        load(transformers.MobileBertModel(narrow))
 
 
 def test_a_bare_vocabulary_keeps_its_capitals(make, tmp_path):

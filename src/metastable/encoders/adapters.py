@@ -86,8 +86,13 @@ class Adapter:
         for l, block in enumerate(blocks):
             norm = self._norm_before(model, blocks, l)
             raw = self._raw(block, n_heads)
+            folds = Norm.of(norm, raw.query.shape[1])
+            if folds.d != raw.query.shape[1]:
+                raise InvalidInput(
+                    f"the norm of layer {l} has {folds.d} entries, its queries read {raw.query.shape[1]}"
+                )
             positions = Positions() if self.positions is None else self.positions(model, l)
-            folded = Layer.fold(l, raw, Norm.of(norm, raw.query.shape[1]), self.order, positions)
+            folded = Layer.fold(l, raw, folds, self.order, positions)
             entry, exit_ = _find(block, self.query), _find(block, self.output)
             assert entry is not None and exit_ is not None
             emitter = exit_ if self.layer_scale is None else _find(block, self.layer_scale) or exit_
@@ -182,6 +187,13 @@ def _modernbert_positions(model: nn.Module, l: int) -> Positions:
     return Positions(frequencies.detach().double().cpu(), window)
 
 
+def _rope_positions(model: nn.Module, l: int) -> Positions:
+    """One rotation for all layers, wherever the model keeps its frequencies; none if it has none."""
+    held = (getattr(module, "inv_freq", None) for module in model.modules())
+    frequencies: Any = next((f for f in held if isinstance(f, Tensor)), None)
+    return Positions() if frequencies is None else Positions(frequencies.detach().double().cpu())
+
+
 _BERT = Adapter(
     "bert",
     ("bert", "electra", "camembert", "ernie", "data2vec-text", "layoutlm", "splinter"),
@@ -199,6 +211,61 @@ _BERT = Adapter(
 ADAPTERS: tuple[Adapter, ...] = (
     _BERT,
     replace(_BERT, name="roberta", families=("roberta", "xlm-roberta", "xmod")),
+    replace(
+        _BERT,
+        name="esm",
+        families=("esm", "roberta-prelayernorm"),
+        norm="attention.LayerNorm",
+        order="pre",
+        first_norm=None,
+        unless=None,
+        positions=_rope_positions,
+    ),
+    replace(
+        _BERT,
+        name="megatron-bert",
+        families=("megatron-bert",),
+        norm="attention.ln",
+        order="pre",
+        first_norm=None,
+        unless=None,
+    ),
+    Adapter(
+        "nomic_bert",
+        ("nomic_bert",),
+        blocks="layers",
+        query="self_attn.q_proj",
+        key="self_attn.k_proj",
+        value="self_attn.v_proj",
+        output="self_attn.o_proj",
+        norm="post_mlp_layernorm",
+        order="post",
+        first_norm="embeddings.LayerNorm",
+        positions=_rope_positions,
+    ),
+    Adapter(
+        "eurobert",
+        ("eurobert",),
+        blocks="layers",
+        query="self_attn.q_proj",
+        key="self_attn.k_proj",
+        value="self_attn.v_proj",
+        output="self_attn.o_proj",
+        norm="input_layernorm",
+        order="pre",
+        positions=_rope_positions,
+    ),
+    Adapter(
+        "clip",
+        ("clip_vision_model", "siglip_vision_model", "siglip2_vision_model"),
+        blocks="encoder.layers",
+        query="self_attn.q_proj",
+        key="self_attn.k_proj",
+        value="self_attn.v_proj",
+        output="self_attn.out_proj",
+        norm="layer_norm1",
+        order="pre",
+    ),
     Adapter(
         "distilbert",
         ("distilbert",),

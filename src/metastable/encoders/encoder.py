@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from metastable.encoders.adapters import Site, candidates, families, torch_encoder_sites
 from metastable.encoders.capture import Closure, forward, recorded, replaced_attention, single
+from metastable.encoders.huggingface import is_decoder_family
 from metastable.encoders.inputs import Inputs
 from metastable.encoders.layer import Layer
 from metastable.encoders.verify import TOLERANCE, Verification, verify
@@ -150,7 +151,10 @@ def build(
             ]
         if not options:
             raise InvalidInput(
-                f"{name} ({family}) has no attention that an adapter finds; known families: {', '.join(families())}"
+                f"{name} is a {family}, a family of causal decoders; metastable audits encoders"
+                if is_decoder_family(family)
+                else f"{name} ({family}) has no attention that an adapter finds; known families: "
+                f"{', '.join(families())}"
             )
         found = _first_that_holds(model, name, options, inputs)
     finally:
@@ -167,6 +171,10 @@ def _first_that_holds(
     for adapter_name, sites_of in options:
         try:
             sites = sites_of(model)
+        except (InvalidInput, RuntimeError) as error:
+            problems.append(f"the adapter {adapter_name!r} does not fit it: {str(error).splitlines()[0]}")
+            continue
+        try:
             verification = verify(model, sites, samples, "float32")
             if not verification.holds:  # large logits lose digits in float32: look again in float64
                 double = copy.deepcopy(model).double()
@@ -198,9 +206,10 @@ def _head_count(config: Any) -> int:
         count = getattr(config, attribute, None)
         if isinstance(count, int) and count > 0:
             return count
-    raise InvalidInput(
-        f"the config of this {getattr(config, 'model_type', 'model')} names no number of attention heads"
-    )
+    kind = getattr(config, "model_type", "model")
+    inside = [name for name in vars(config) if name.endswith("_config") and name != "quantization_config"]
+    hint = f"; it joins several models ({', '.join(inside)}): pass one of them" if inside else ""
+    raise InvalidInput(f"{kind} is no attention encoder: its config names no number of attention heads{hint}")
 
 
 def _ranges(numbers: Sequence[int]) -> str:

@@ -7,7 +7,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,13 @@ class Opened:
     inputs: Inputs
     pooling: str = "mean"
     stored_dtype: str = "float32"
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A tokenizer beside the weights that cannot be read: no matter until a text is given."""
+
+    problem: str
 
 
 def library() -> Any:
@@ -109,7 +116,7 @@ def read_sentence_transformer(path: Path, tokenizer: Any = None) -> Opened:
     if beside.is_file():
         told = _json(beside).get("max_seq_length")
         limit = min(x for x in (limit, told) if x) if (limit or told) else None
-    inputs = Inputs("text", opened.inputs.tokenizer, opened.inputs.vocabulary, limit)
+    inputs = replace(opened.inputs, max_tokens=limit)
     return Opened(opened.model, inputs, pooling, opened.stored_dtype)
 
 
@@ -238,9 +245,12 @@ def _inputs(model: Any, tokenizer: Any) -> Inputs:
     table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
     if isinstance(table, nn.Embedding) and table.padding_idx is not None:
         limit = table.num_embeddings - table.padding_idx - 1  # RoBERTa counts positions from padding_idx + 1
+    problem = tokenizer.problem if isinstance(tokenizer, Unreadable) else ""
+    tokenizer = None if problem else tokenizer
     told = getattr(tokenizer, "model_max_length", None)
     limits = [int(x) for x in (limit, told) if x and x < 10**9]
-    return Inputs("text", tokenizer, int(getattr(config, "vocab_size", 0)), min(limits) if limits else None)
+    vocabulary = int(getattr(config, "vocab_size", 0))
+    return Inputs("text", tokenizer, vocabulary, min(limits) if limits else None, problem=problem)
 
 
 def _tokenizer(tokenizer: Any, folder: Path | None, config: Any) -> Any:
@@ -260,7 +270,10 @@ def _tokenizer(tokenizer: Any, folder: Path | None, config: Any) -> Any:
             return transformers.AutoTokenizer.from_pretrained(str(place), config=config, local_files_only=True)
         except Exception as error:
             reason = " ".join(str(error).split())[:120]
-            raise StorageError(f"the tokenizer of {place.name} cannot be read: {reason}") from error
+            problem = f"the tokenizer of {place.name} cannot be read: {reason}"
+            if tokenizer is not None:
+                raise StorageError(problem) from error
+            return Unreadable(problem)
 
 
 def _bare_vocabulary(folder: Path) -> bool:
@@ -285,6 +298,14 @@ def _refuse_decoder(config: Any) -> None:
     built = " ".join(getattr(config, "architectures", None) or [])
     if getattr(config, "is_decoder", False) or "CausalLM" in built or "LMHeadModel" in built:
         raise InvalidInput(f"{kind} is a causal decoder; metastable audits encoders, whose tokens attend both ways")
+
+
+def is_decoder_family(kind: str) -> bool:
+    """Whether a family is for causal language modelling only."""
+    from transformers.models.auto import modeling_auto as known
+
+    masked, causal = known.MODEL_FOR_MASKED_LM_MAPPING_NAMES, known.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    return kind in causal and kind not in masked and kind != "xlnet"
 
 
 def _refuse_quantised(config: Any) -> None:

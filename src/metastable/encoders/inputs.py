@@ -34,6 +34,8 @@ class Inputs:
     """(channels, height, width) of an image, or (d,) of a token vector."""
     dtype: torch.dtype = torch.float32
     batch_first: bool = True
+    problem: str = ""
+    """Why the tokenizer beside the weights could not be read, if there is one."""
 
     def prepare(self, items: Any) -> list[dict[str, Any] | Tensor]:
         """One model input (batch of one) per item."""
@@ -83,6 +85,9 @@ class Inputs:
         return [self._one(ids, 0)]
 
     def _one(self, item: Any, index: int) -> dict[str, Any] | Tensor:
+        if self.kind != "text" and isinstance(item, str):
+            reads = "images" if self.kind == "image" else "token vectors"
+            raise InvalidInput(f"this model reads {reads} of shape {self.shape}, not texts; got {item[:20]!r}")
         if self.kind == "vectors":
             rows = as_tensor(item, f"item {index}", self.dtype)
             if rows.ndim != 2 or rows.shape[1:] != self.shape or not len(rows):
@@ -120,6 +125,8 @@ class Inputs:
         return row
 
     def _tokenizer(self, text: str) -> Any:
+        if self.tokenizer is None and self.problem:
+            raise InvalidInput(self.problem)
         if self.tokenizer is None:
             raise InvalidInput(
                 f"this model has no tokenizer, so {text[:20]!r} cannot be read; give token ids, or the folder "

@@ -38,7 +38,8 @@ class RawAttention:
 
     def to(self, device: Any) -> RawAttention:
         """The same weights on another device."""
-        moved = {f.name: v.to(device) for f in fields(self) if isinstance(v := getattr(self, f.name), Tensor)}
+        held = {f.name: getattr(self, f.name) for f in fields(self)}
+        moved: dict[str, Any] = {name: v.to(device) for name, v in held.items() if isinstance(v, Tensor)}
         return replace(self, **moved)
 
 
