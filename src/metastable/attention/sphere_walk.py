@@ -35,8 +35,7 @@ _LOG_ELLIPSE = np.log(_ELLIPSE)
 # 4/(rho - 1), and one more Lebesgue constant (below 3.1 up to p = 24) for the second side.
 _LOG_FRONT = np.log(4.0 / (_ELLIPSE - 1.0)) + math.log(1.0 + 3.1)
 _LARGEST_TURN = 1.5
-_TOP = 12
-"""The faces are among the first so many cells."""
+_SLACK = 2.0
 
 
 @njit(cache=True, nogil=True)
@@ -179,49 +178,51 @@ def walk(
 def descend(tree: Any, z: Any, reference: Any) -> float:
     """A lower bound of log sum_j m_j e^{<z, k_j - reference>}, where `reference` becomes what gives it.
 
-    Jensen: a cell of mass m and mean k̄ contributes at least m e^{<z, k̄>}. Goes down to a leaf twice, by that value,
-    which finds the heavy cells, and by the largest <z, k> of the cone, which finds the best single key.
+    Jensen: a cell of mass m and mean k̄ contributes at least m e^{<z, k̄>}. Goes down by that value, first the child
+    where it is largest, and leaves out cells that cannot be e^{_SLACK} better than the best so far.
     """
     size = math.sqrt(z[0] ** 2 + z[1] ** 2 + z[2] ** 2)
     best = -np.inf
     log_mass = 0.0
-    for by_cone in range(2):
-        cell = 0
-        if by_cone == 1:  # begin at a face: cells above hold several, and their cones say nothing
-            most = -np.inf
-            for part in range(min(_TOP, len(tree.child))):
-                value = _nearness(z, size, tree.cone[part])
-                if tree.cone[part, 3] < math.pi and value > most:
-                    cell, most = part, value
-        while True:
-            value = tree.log_mass[cell] + _dot(z, tree.mean[cell])
-            if value > best:
-                best, log_mass = value, tree.log_mass[cell]
-                reference[:] = tree.mean[cell]
-            if tree.children[cell] == 0:
-                break
-            following, most = cell, -np.inf
-            for part in range(tree.child[cell], tree.child[cell] + tree.children[cell]):
-                if by_cone == 0:
-                    value = tree.log_mass[part] + _dot(z, tree.mean[part])
-                else:
-                    value = _nearness(z, size, tree.cone[part])
-                if value > most:
-                    following, most = part, value
-            cell = following
-        for j in range(tree.start[cell], tree.stop[cell]):
-            value = math.log(tree.keys[3, j]) + _dot(z, tree.keys[:, j])
-            if value > best:
-                best, log_mass = value, math.log(tree.keys[3, j])
-                reference[:] = tree.keys[:3, j]
+    stack, highest = np.empty(256, dtype=np.int64), np.empty(256)
+    stack[0], highest[0] = 0, np.inf
+    depth = 1
+    while depth > 0:
+        depth -= 1
+        cell = stack[depth]
+        if highest[depth] <= best + _SLACK:
+            continue
+        value = tree.log_mass[cell] + _dot(z, tree.mean[cell])
+        if value > best:
+            best, log_mass = value, tree.log_mass[cell]
+            reference[:] = tree.mean[cell]
+        if tree.children[cell] == 0:
+            for j in range(tree.start[cell], tree.stop[cell]):
+                value = math.log(tree.keys[3, j]) + _dot(z, tree.keys[:, j])
+                if value > best:
+                    best, log_mass = value, math.log(tree.keys[3, j])
+                    reference[:] = tree.keys[:3, j]
+            continue
+        if depth + 8 > len(stack):
+            stack, highest = np.concatenate((stack, stack)), np.concatenate((highest, highest))
+        first, promise = depth, -np.inf
+        for part in range(tree.child[cell], tree.child[cell] + tree.children[cell]):
+            stack[depth], highest[depth] = part, tree.log_mass[part] + _largest(z, size, tree.cone[part])
+            depth += 1
+            value = tree.log_mass[part] + _dot(z, tree.mean[part])
+            if value > promise:
+                first, promise = depth - 1, value
+        stack[first], stack[depth - 1] = stack[depth - 1], stack[first]
+        highest[first], highest[depth - 1] = highest[depth - 1], highest[first]
     return log_mass
 
 
 @njit(cache=True, nogil=True)
-def _nearness(z: Any, size: float, cone: Any) -> float:
-    """Minus the angle between z and a cone; where several cones hold z, larger for the one whose axis is nearer."""
-    direction = math.acos(min(max(_dot(z, cone) / size, -1.0), 1.0)) if size > 0.0 else 0.0
-    return -max(direction - cone[3], 1e-3 * (direction - math.pi))
+def _largest(z: Any, size: float, cone: Any) -> float:
+    """max <z, k> over the cone, or more."""
+    along = _dot(z, cone)
+    direction = math.acos(min(max(along / size, -1.0), 1.0)) if size > 0.0 else 0.0
+    return size if cone[3] >= direction else size * math.cos(direction - cone[3])
 
 
 @njit(cache=True, nogil=True)
