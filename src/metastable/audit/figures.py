@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from html import escape
+from itertools import pairwise
 
 BLUE, ORANGE, GREY, GREEN = "#2460a7", "#d9722e", "#9aa3ad", "#2f8f5b"
 
@@ -27,7 +28,7 @@ def sparkline(values: Sequence[float | None], width: int = 76, height: int = 20)
     )
 
 
-def complex_plane(values: Sequence[complex], products: Sequence[complex], title: str, size: int = 200) -> str:
+def complex_plane(values: Sequence[complex], products: Sequence[complex], title: str, size: int = 152) -> str:
     """Eigenvalues of sum A (blue) and M0 (orange) in the complex plane, the dominant ones ringed."""
     reach = 1.08 * max((abs(z) for z in (*values, *products)), default=1.0) or 1.0
 
@@ -60,7 +61,7 @@ def heads_map(rows: Sequence[Sequence[float]], title: str, signed: bool = False,
     columns = max(len(row) for row in rows)
     left, head = 26, 16
     size = max(7, min(cell, 460 // columns))
-    parts = [_open(max(left + columns * size + 4, 330), head + len(rows) * size + 20, f"{title} by layer and head")]
+    parts = [_open(max(left + columns * size + 4, 310), head + len(rows) * size + 20, f"{title} by layer and head")]
     parts.append(f'<text x="{left}" y="11" class="label">{escape(title)}</text>')
     for l, row in enumerate(rows):
         y = head + l * size
@@ -150,16 +151,28 @@ def loop_curves(steps: Sequence[int], terminal: Sequence[float], early: Sequence
 
 
 def loop_paths(trajectories: Sequence[Sequence[Sequence[float]]], title: str, size: int = 160) -> str:
-    """Tokens in the plane of the two largest principal directions of the run; rings mark their ends."""
+    """Tokens in the plane of the two largest principal directions of the run; dots mark their ends.
+
+    Frames lie ever farther apart in time: where a token went far between two of them, no line is drawn.
+    """
     parts = [_open(size, size, f"trajectories, {title}")]
     middle = size / 2
     parts.append(f'<circle cx="{middle}" cy="{middle}" r="{middle - 4}" fill="none" stroke="#d5dae0"/>')
     for token in trajectories:
         places = [(middle + (middle - 4) * x, middle - (middle - 4) * y) for x, y in token]
-        parts.append(_line(places, BLUE, opacity=0.35, width=0.9))
+        parts += [_line(piece, BLUE, opacity=0.35, width=0.9) for piece in _pieces(places, 0.4 * size)]
         x, y = places[-1]
         parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" fill="{ORANGE}" fill-opacity="0.75"/>')
     return "".join(parts) + "</svg>"
+
+
+def _pieces(places: Sequence[tuple[float, float]], reach: float) -> list[list[tuple[float, float]]]:
+    pieces = [[places[0]]]
+    for before, place in pairwise(places):
+        if math.dist(before, place) > reach:
+            pieces.append([])
+        pieces[-1].append(place)
+    return [piece for piece in pieces if len(piece) > 1]
 
 
 def _open(width: float, height: float, label: str) -> str:

@@ -17,8 +17,8 @@ REACHED = 0.9
 SHORT = 16
 """Mean number of tokens below which nothing measured on text is called more than weak."""
 LIMITS = (
-    "It does not forecast how tokens move through the stacked layers: the limit map of the theory belongs to one "
-    "layer iterated for ever, and stacked-layer movement is not forecast by it.",
+    "It does not forecast how tokens move through the stacked layers: the limit map Pi of the theory belongs to "
+    "one layer iterated for ever, and stacked-layer movement is not forecast by Pi.",
     "The looped layer is a thought experiment on real weights: no model is run that way, and the MLPs, the "
     "residual gains and the other layers are left out.",
     "One-step forecasts use the mean and covariance of the very tokens whose update they forecast; they say which "

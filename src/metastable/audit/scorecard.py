@@ -21,7 +21,7 @@ class Assumption:
     name: str
     asks: str
     holds: bool
-    measured: float
+    measured: float | None
     threshold: str
     says: str
 
@@ -120,7 +120,7 @@ def scorecard(encoder: Encoder, weights: WeightAudit, text: TextAudit | None) ->
             "Attention only",
             "nothing but attention moves the tokens",
             False,
-            0.0,
+            None,
             "no MLP",
             "every block also has an MLP and a residual gain, which this theory does not describe",
         ),
