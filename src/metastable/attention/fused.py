@@ -42,8 +42,10 @@ def attend_fused(queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, be
     q = contiguous(queries)
     (n, d), (n_k, d_v) = q.shape, values.shape
     single = q.dtype == np.float32
-    block = min(n_k, 512 if single else 1024)
-    k, weighted, count, radius, largest = key_blocks(contiguous(keys), contiguous(values), contiguous(mass), block)
+    block = min(2048, -(-n_k // 16) * 16)
+    blocks = -(-n_k // block)
+    k, weighted = aligned_zeros((blocks, d, block), q.dtype), aligned_zeros((blocks, d_v + 1, block), q.dtype)
+    count, radius, largest = key_blocks(contiguous(keys), contiguous(values), contiguous(mass), k, weighted)
     mean = torch.empty((n, d_v), dtype=queries.dtype)
     log_partition = torch.empty(n, dtype=queries.dtype)
     out, log_z = mean.numpy(), log_partition.numpy()
@@ -61,19 +63,26 @@ def contiguous(tensor: Tensor) -> np.ndarray:
     return np.ascontiguousarray(tensor.numpy())
 
 
+def aligned_zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """Zeros that begin at a line of the cache: a vector of 64 bytes that crosses one costs two loads."""
+    size = math.prod(shape) * np.dtype(dtype).itemsize
+    raw = np.zeros(size + 64, dtype=np.uint8)
+    start = -raw.ctypes.data % 64
+    return raw[start : start + size].view(dtype).reshape(shape)
+
+
 @njit(nogil=True, cache=True, error_model="numpy")
-def key_blocks(k: Any, v: Any, m: Any, block: int) -> tuple[Any, Any, int, float, float]:
-    """Keys as (blocks, d, block), [m v | m] as (blocks, d_v + 1, block) with m scaled to at most 1; how many keys,
-    the length of the longest and the largest mass.
+def key_blocks(k: Any, v: Any, m: Any, keys: Any, weighted: Any) -> tuple[int, float, float]:
+    """Keys as (blocks, d, block), [m v | m] as (blocks, d_v + 1, block) with m scaled to at most 1.
+
+    Returns how many keys there are, the length of the longest and the largest mass.
 
     Keys of mass zero are left out: their scores must not move the row maximum.
     """
     largest = 0.0
     for j in range(m.shape[0]):
         largest = max(largest, m[j])
-    blocks = (k.shape[0] + block - 1) // block
-    keys = np.zeros((blocks, k.shape[1], block), k.dtype)
-    weighted = np.zeros((blocks, v.shape[1] + 1, block), k.dtype)
+    block = keys.shape[2]
     count = 0
     longest = 0.0
     for j in range(k.shape[0]):
@@ -89,7 +98,7 @@ def key_blocks(k: Any, v: Any, m: Any, block: int) -> tuple[Any, Any, int, float
                 weighted[b, c, place] = share * v[j, c]
             weighted[b, v.shape[1], place] = share
             count += 1
-    return keys, weighted, count, math.sqrt(longest), largest
+    return count, math.sqrt(longest), largest
 
 
 @cache
