@@ -1,7 +1,7 @@
 """Softmax attention on CUDA: the named kernels of the room for tensors on a GPU, and `attend_batch`.
 
-    'triton'       float32 accuracy: registers for d <= 8, float16 pairs on tensor cores above (relative error about
-                   1e-6, plus the rounding of the scores, see `rounding_error`)
+    'triton'       float32 accuracy: registers for d <= 2, float16 and TF32 pairs on tensor cores above (relative
+                   error about 1e-6, plus the rounding of the scores, see `rounding_error`)
     'gpu_float64'  float64 accuracy at all d
     'circle_gpu'   keys on the circle gathered into cells: relative error 1e-10 up to beta max|q| = 311, n = 1e8
     'flash_bf16', 'flash_fp16'  torch's FlashAttention in half precision: three or four digits, by choice only

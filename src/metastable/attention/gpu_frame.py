@@ -21,6 +21,8 @@ SCALE, RADIUS, LOG_MASS, INVERSE_MASS, CENTRE = 0, 1, 2, 3, 4
 """Places in `Frame.numbers`; the centres of keys and of values follow each other from CENTRE on."""
 PARTS = 128
 """Programs that share the sum of the keys; their parts are added in a fixed order, so results repeat bit by bit."""
+LEAST, LARGEST = 4, 4 + PARTS
+"""Places in what is known, after three squared lengths and a count: the parts' least and largest masses."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,10 +63,14 @@ def part_kernel(
     n: tl.tensor,
     d: tl.tensor,
     PARTS: tl.constexpr,
+    CLEAR: tl.constexpr,
     W: tl.constexpr,
     ROWS: tl.constexpr,
 ) -> None:
-    """part[p, :] = sum of the rows that program p sees; known[3 + p], known[3 + PARTS + p]: their masses' range."""
+    """part[p, :] = sum of the rows that program p sees; known[4 + p], known[4 + PARTS + p]: their masses' range.
+
+    The squares and the count, for `extent_kernel`, are set to zero.
+    """
     columns = tl.program_id(1) * W + tl.arange(0, W)
     total = tl.zeros((ROWS, W), tl.float64)
     least = tl.full((ROWS,), float("inf"), tl.float64)
@@ -78,8 +84,10 @@ def part_kernel(
         largest = tl.maximum(largest, tl.load(mass_ptr + rows, mask=rows < n, other=0.0).to(tl.float64))
     tl.store(part_ptr + tl.program_id(0) * d + columns, tl.sum(total, axis=0), mask=columns < d)
     if tl.program_id(1) == 0:
-        tl.store(known_ptr + 3 + tl.program_id(0), tl.min(least, axis=0))
-        tl.store(known_ptr + 3 + PARTS + tl.program_id(0), tl.max(largest, axis=0))
+        tl.store(known_ptr + 4 + tl.program_id(0), tl.min(least, axis=0))
+        tl.store(known_ptr + 4 + PARTS + tl.program_id(0), tl.max(largest, axis=0))
+        if CLEAR:
+            tl.store(known_ptr + tl.arange(0, 4), tl.zeros((4,), tl.float64), mask=tl.program_id(0) == 0)
 
 
 @jit
@@ -122,21 +130,37 @@ def extent_kernel(
     q_ptr: tl.tensor,
     part_ptr: tl.tensor,
     centre_ptr: tl.tensor,
-    out_ptr: tl.tensor,
-    q_out_ptr: tl.tensor,
+    known_ptr: tl.tensor,
+    square_ptr: tl.tensor,
+    numbers_ptr: tl.tensor,
     n: tl.tensor,
     n_q: tl.tensor,
     d: tl.tensor,
+    PLACE: tl.constexpr,
     PARTS: tl.constexpr,
     COPIES: tl.constexpr,
     W: tl.constexpr,
     ROWS: tl.constexpr,
 ) -> None:
-    """out = max |x_i - c|^2 and, by the second row of programs, q_out = max |q_i|^2."""
+    """square[PLACE] = max |x_i - c|^2 and, by a second row of programs, square[2] = max |q_i|^2.
+
+    With the keys (PLACE 0) the last program writes the numbers of the frame that follow, the scale excepted.
+    """
     if tl.program_id(1) == 0:
-        tl.atomic_max(out_ptr, largest_square(x_ptr, part_ptr, centre_ptr, n, d, PARTS, COPIES, W, ROWS))
+        found = largest_square(x_ptr, part_ptr, centre_ptr, n, d, PARTS, COPIES, W, ROWS)
+        tl.atomic_max(square_ptr + PLACE, found)
     else:
-        tl.atomic_max(q_out_ptr, largest_square(q_ptr, part_ptr, centre_ptr, n_q, d, 0, 0, W, ROWS))
+        found = largest_square(q_ptr, part_ptr, centre_ptr, n_q, d, 0, 0, W, ROWS)
+        tl.atomic_max(square_ptr + 2, found)
+    if PLACE == 0:
+        done = tl.atomic_add(square_ptr + 3, 1)
+        if done == tl.num_programs(0) * tl.num_programs(1) - 1:
+            square = tl.atomic_max(square_ptr, 0).to(tl.float64, bitcast=True)
+            largest = tl.max(tl.load(known_ptr + 4 + PARTS + tl.arange(0, PARTS)), axis=0)
+            # The radius is rounded up, so that the bound |q| radius stays one in float32.
+            tl.store(numbers_ptr + 1, tl.sqrt(square) * 1.000001)
+            tl.store(numbers_ptr + 2, tl.log(largest))
+            tl.store(numbers_ptr + 3, 1.0 / largest)
 
 
 def same_tensor(a: Tensor, b: Tensor) -> bool:
@@ -148,42 +172,44 @@ def frame_of(queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: 
     """The frame of one call; queries, keys and values must be contiguous."""
     d, d_v = keys.shape[1], values.shape[1]
     same = same_tensor(keys, values)
-    room = torch.zeros(3 + 2 * PARTS + CENTRE + d + d_v, dtype=torch.float64, device=keys.device)
-    known, numbers = room[: 3 + 2 * PARTS], room[3 + 2 * PARTS :]
-    _extent(keys, queries, mass, known, 0, numbers[CENTRE:], 2 if same else 1)
-    if not same:
-        _extent(values, None, mass, known, 1, numbers[CENTRE + d :], 1)
-    numbers_on_host = known.tolist()
-    radius, value_radius, length = (math.sqrt(x) for x in numbers_on_host[:3])
-    least, largest = min(numbers_on_host[3 : 3 + PARTS]), max(numbers_on_host[3 + PARTS :])
-    # The radius is rounded up, so that the bound |q| radius stays one in float32.
-    radius = radius * (1 + 1e-6)
     scale = beta * math.log2(math.e)
-    numbers[:CENTRE] = torch.tensor([scale, radius, math.log(largest), 1 / largest], dtype=torch.float64)
+    # Filled with the scale, which stays where no kernel writes: a number would reach a kernel in float32.
+    room = torch.full((LARGEST + PARTS + CENTRE + d + d_v,), scale, dtype=torch.float64, device=keys.device)
+    known, numbers = room[: LARGEST + PARTS], room[LARGEST + PARTS :]
+    _extent(keys, queries, mass, known, numbers, 0, 2 if same else 1)
+    if not same:
+        _extent(values, None, mass, known, numbers, d, 1)
+    on_host = known.tolist()
+    radius, value_radius, length = (math.sqrt(x) for x in on_host[:3])
+    least, largest = min(on_host[LEAST:LARGEST]), max(on_host[LARGEST:])
+    radius *= 1.000001
     return Frame(numbers, least == largest, same, scale, length, radius, radius if same else value_radius)
 
 
 def _extent(
-    x: Tensor, queries: Tensor | None, mass: Tensor, known: Tensor, place: int, centre: Tensor, copies: int
+    x: Tensor, queries: Tensor | None, mass: Tensor, known: Tensor, numbers: Tensor, after: int, copies: int
 ) -> None:
-    """known[place] = max |x - c|^2 with the mean c, which is written `copies` times; known[2] = max |q|^2."""
+    """What is known of the keys (and queries), or of values, whose centre goes `after` the keys'."""
     n, d = x.shape
     width = min(64, 1 << (d - 1).bit_length())
     rows = 1024 // width
     parts = torch.empty(PARTS, d, dtype=torch.float64, device=x.device)
-    part_kernel[(PARTS, blocks(d, width))](x, mass, parts, known, n, d, PARTS=PARTS, W=width, ROWS=rows)
-    squares = known[:3].view(torch.int64)
+    part_kernel[(PARTS, blocks(d, width))](
+        x, mass, parts, known, n, d, PARTS=PARTS, CLEAR=queries is not None, W=width, ROWS=rows
+    )
     n_q = 0 if queries is None else len(queries)
     extent_kernel[(blocks(max(n, n_q), rows), 1 if queries is None else 2)](
         x,
         x if queries is None else queries,
         parts,
-        centre,
-        squares[place:],
-        squares[2:],
+        numbers[CENTRE + after :],
+        known,
+        known.view(torch.int64),
+        numbers,
         n,
         n_q,
         d,
+        PLACE=0 if queries is not None else 1,
         PARTS=PARTS,
         COPIES=copies,
         W=width,

@@ -19,11 +19,17 @@ from metastable.attention.gpu_frame import same_tensor
 from metastable.attention.triton_jit import blocks, jit, tl
 from metastable.attention.triton_lanes import exp2_fused64, exp2_special, load_row
 
-THREADS = 128
+THREADS = 64
 REGISTERS = 32
 """Coordinates of keys that a lane holds at once."""
 TRUSTED = 2.0**60
 """Largest float32 sum to trust, and one over the least: beside it, terms flushed at 2^-126 do not show."""
+
+
+@jit
+def special(ASSEMBLY: tl.constexpr, x: tl.tensor) -> tl.tensor:
+    """A function of the special-function unit in float32, good to 2^-22."""
+    return tl.inline_asm_elementwise(ASSEMBLY, "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1)
 
 
 @jit
@@ -236,13 +242,20 @@ def batch_kernel(
             )
     for r in tl.static_range(R):
         place = first + r * share
-        inverse = 1.0 / sums[r][DV]
+        if DOUBLE:
+            inverse = 1.0 / sums[r][DV]
+        else:
+            inverse = special("rcp.approx.ftz.f32 $0, $1;", sums[r][DV])
         for c in tl.static_range(DV):
             tl.store(mean_ptr + place * DV + c, sums[r][c] * inverse, mask=inside)
         partition = sums[r][DV]
         if not WEIGHTED:
             partition = partition / count
-        tl.store(log_ptr + place, (shifts[r] + tl.log2(partition)) * 0.6931471805599453, mask=inside)
+        if DOUBLE:
+            bits = tl.log2(partition)
+        else:
+            bits = special("lg2.approx.ftz.f32 $0, $1;", partition)
+        tl.store(log_ptr + place, (shifts[r] + bits) * 0.6931471805599453, mask=inside)
 
 
 def attend_batch_small(

@@ -206,7 +206,7 @@ class Tiles:
 
     REACH = 2.0**24
     """Largest exponent in bits: float16 pairs of queries, keys and shifts hold it."""
-    TILES, STEPS = 2, 8
+    STEPS = 8
     RESIDENT = 4
     """Programs that a multiprocessor runs at once, by their registers at d = 3."""
 
@@ -223,12 +223,13 @@ class Tiles:
         (n_k, d), d_v = keys.shape, values.shape[1]
         self.frame, self.d_v, self.massed = frame, d_v, weights == AS_LOG
         # Keys of length about 1 in units of key_unit, and longer where the queries would else exceed 2^14.
-        size = max(-100, min(100, math.frexp(frame.radius)[1]))
+        size = max(-115, min(115, math.frexp(frame.radius)[1]))
         excess = math.frexp(frame.scale * frame.length * 2.0**size)[1] - 14
         self.key_unit = 2.0 ** (size - max(0, excess))
         self.shift_unit = 2.0 ** max(0, math.frexp(frame.reach)[1] - 14)
         self.depth = blocks(d + shifted + self.massed, 4)
         self.columns = 1 if d_v <= 3 else 2 if d_v <= 7 else 3
+        self.tiles = 3 if self.columns == 3 and self.depth == 2 else 2  # what the registers hold
         self.words = blocks(2 * (self.depth + self.columns), 4) * 4
         self.groups = blocks(n_k, 8 * self.STEPS) * self.STEPS
         self.packed = torch.empty(self.groups, 32, self.words, dtype=torch.int32, device=keys.device)
@@ -260,7 +261,7 @@ class Tiles:
         if mode == BOUND:
             shift = torch.empty(n_q, dtype=torch.float32, device=queries.device)
         sums = torch.empty(chunks, self.d_v + 1, n_q, dtype=torch.float32, device=queries.device)
-        tile_sums_kernel[(blocks(n_q, 16 * self.TILES * warps), chunks)](
+        tile_sums_kernel[(blocks(n_q, 16 * self.tiles * warps), chunks)](
             queries,
             self.packed,
             self.frame.numbers,
@@ -278,7 +279,7 @@ class Tiles:
             WORDS=self.words,
             SHIFT=mode,
             MASSED=self.massed,
-            TILES=self.TILES,
+            TILES=self.tiles,
             STEPS=self.STEPS,
             THREADS=32 * warps,
             num_warps=warps,
@@ -290,7 +291,7 @@ class Tiles:
         n_q, d = queries.shape
         warps, chunk, chunks = self._grid(n_q)
         best = torch.empty(4 * chunks, n_q, dtype=torch.float32, device=queries.device)
-        tile_maximum_kernel[(blocks(n_q, 16 * self.TILES * warps), chunks)](
+        tile_maximum_kernel[(blocks(n_q, 16 * self.tiles * warps), chunks)](
             queries,
             self.packed,
             self.frame.numbers,
@@ -303,7 +304,7 @@ class Tiles:
             KS=self.depth,
             WORDS=self.words,
             MASSED=self.massed,
-            TILES=self.TILES,
+            TILES=self.tiles,
             THREADS=32 * warps,
             num_warps=warps,
         )
@@ -312,9 +313,9 @@ class Tiles:
     def _grid(self, n_q: int) -> tuple[int, int, int]:
         """(warps per program, groups per chunk, number of chunks)."""
         warps = 8
-        while warps > 1 and n_q <= 8 * self.TILES * warps:
+        while warps > 1 and n_q <= 8 * self.tiles * warps:
             warps //= 2
-        row_blocks = blocks(n_q, 16 * self.TILES * warps)
+        row_blocks = blocks(n_q, 16 * self.tiles * warps)
         chunk, chunks = _chunks(row_blocks, 8 * self.groups, 8 * self.STEPS, self.RESIDENT, self.packed.device)
         return warps, chunk // 8, chunks
 
