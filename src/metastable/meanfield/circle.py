@@ -14,8 +14,8 @@ from torch import Tensor
 from metastable import sphere
 from metastable.attention.attend import attend_unchecked
 from metastable.errors import InvalidInput
-from metastable.flows import SelfAttention
-from metastable.flows.flow import Flow
+from metastable.flows import MultiHead, SelfAttention
+from metastable.flows.flow import Flow, WeightedFlow
 from metastable.meanfield.laws import Law, checked_density
 from metastable.meanfield.piecewise import GAUSS, GAUSS_WEIGHTS, TWO_PI, Array, Piecewise, adapt
 
@@ -37,6 +37,17 @@ def angular_velocity(flow: Flow, t: float, theta: Array, mass: Array, at: Array 
     velocity = flow.velocity(t, points, torch.from_numpy(weight))
     turn = (points[:, 0] * velocity[:, 1] - points[:, 1] * velocity[:, 0]).numpy()
     return turn if at is None else turn[: len(at)]
+
+
+def sharpness(flow: Flow) -> float:
+    """kappa = beta |B|, the largest over heads and over the knots of a schedule: the attention kernel has width
+    kappa^{-1/2}."""
+    if isinstance(flow, MultiHead):
+        return max(sharpness(head) for head in flow.heads)
+    if not isinstance(flow, WeightedFlow):
+        raise InvalidInput(f"the mean field of {type(flow).__name__} is not known here; use solve with nodes")
+    times = [0.0, *flow.breakpoints]
+    return float(getattr(flow, "beta", 1.0)) * max(flow.weights_at(time).B_norm for time in times)
 
 
 def plain_attention(flow: Flow) -> TypeGuard[SelfAttention]:

@@ -23,7 +23,7 @@ from numpy.polynomial import chebyshev
 
 from metastable.errors import SolveError
 from metastable.flows.flow import Flow
-from metastable.meanfield.circle import CircleLaw, angular_velocity, circle_law
+from metastable.meanfield.circle import CircleLaw, angular_velocity, circle_law, sharpness
 from metastable.meanfield.laws import as_law
 from metastable.meanfield.piecewise import LOBATTO, TO_COEFFICIENTS, TWO_PI, Array, Piecewise, adapt, clenshaw
 
@@ -35,8 +35,10 @@ _INTEGRAL: Array = np.asarray(
 )
 """Values at the stages to integrals from the first of them."""
 
-_STEEP = 0.8
+_STEEP = 0.7
 """Largest H times the slope of the field: a path e^{slope s} is then known to 1e-14 from its stages."""
+_ROUNDING = 4e-15
+"""An angle is not known better than this. A cluster may be torn apart later, so that more would not do."""
 _EMPTY = 1e-15
 """Mass that a cell without characteristics may hold."""
 
@@ -68,19 +70,22 @@ class DensityPath:
 
 
 def evolve_density(
-    flow: Flow, density: Any, times: Any, *, step: float = 0.2, tol: float = 1e-14, max_cells: int = 4000
+    flow: Flow, density: Any, times: Any, *, step: float = 0.2, tol: float = 3e-15, max_cells: int = 4000
 ) -> DensityPath:
     """Solve the mean-field equation for F on the circle and keep F at the given times.
 
     density: a law, or a function of points (n, 2), relative to the uniform probability measure. step: the largest
-    length H of a step. tol: error allowed to F on a cell; where that is weaker, a position error of 10 tol.
+    length H of a step. tol: error allowed to F on a cell, where the rounding of the angles is below it.
     """
     law = circle_law(as_law(density, flow.d))
     saved = np.asarray(times, dtype=np.float64)
-    F, t, clipped, frames, most = law.cumulative, 0.0, 0.0, [], 0
+    # Sixteen Gauss nodes integrate the kernel, of width kappa^{-1/2}, to all digits over four widths.
+    widest = 4 / max(sharpness(flow), 1.0) ** 0.5
+    F = adapt(law.cumulative, law.cumulative.edges, lambda trial: trial.width <= widest, winding=1.0)[0]
+    t, clipped, frames, most = 0.0, 0.0, [], 0
     for target in saved:
         while t < target:
-            F, h, negative = _step(flow, F, t, step, target - t, tol, max_cells)
+            F, h, negative = _step(flow, F, t, step, target - t, tol, widest, max_cells)
             clipped, most = max(clipped, negative), max(most, len(F.width))
             t = target if h == target - t else t + h
         frames.append(F)
@@ -88,7 +93,7 @@ def evolve_density(
 
 
 def _step(
-    flow: Flow, F: Piecewise, t: float, longest: float, left: float, tol: float, max_cells: int
+    flow: Flow, F: Piecewise, t: float, longest: float, left: float, tol: float, widest: float, max_cells: int
 ) -> tuple[Piecewise, float, float]:
     """F after a step, its length, and the mass that was clipped as negative round-off."""
     F, empty = _emptied(F)
@@ -119,8 +124,11 @@ def _step(
             raise SolveError(
                 f"the density needs more than {max_cells} cells at t = {t + h:.6g}; raise max_cells or tol"
             )
+        held = trial.values[:, -1] - trial.values[:, 0]
+        narrow = (trial.width <= widest) | (held < _EMPTY)
         thinnest = np.clip(trial.slope().min(axis=1), 0.0, None)
-        return (trial.tail <= share * np.maximum(tol, 10 * tol * thinnest)) | (trial.width < 1e-13)
+        smooth = trial.tail <= share * np.maximum(tol, _ROUNDING * thinnest)
+        return (smooth & narrow) | (trial.width < 1e-13)
 
     after = adapt(at_foot, edges, resolved, winding=1.0)[0]
     return _stitched(_joined(after, resolved)), h, negative
@@ -152,7 +160,7 @@ def _joined(F: Piecewise, resolved: Callable[[Piecewise, float], np.ndarray]) ->
     edges = np.append(F.edges[: 2 * pairs : 2], F.edges[2 * pairs])
     at = edges[:-1, None] + np.diff(edges)[:, None] * (LOBATTO + 1) / 2
     whole = Piecewise(edges, F(at.ravel()).reshape(at.shape), F.winding)
-    fine = resolved(whole, 0.02) & (np.diff(edges) < 0.5)
+    fine = resolved(whole, 0.02)
     if not fine.any():
         return F
     keep = np.ones(len(F.width), dtype=bool)

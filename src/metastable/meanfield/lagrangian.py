@@ -54,7 +54,7 @@ class Accuracy:
     @classmethod
     def within(cls, mass: float, width: float, tol: float) -> Accuracy:
         """Measured: a step misplaces far less than it is allowed to, and a polynomial about that much."""
-        return cls(mass, 4 * mass, width, max(2e-3 * tol**2, 1e-18))
+        return cls(mass, 4 * mass, width, max(2e-3 * tol**2, 1e-3 * mass, 1e-18))
 
 
 @dataclass(eq=False)
@@ -72,6 +72,8 @@ class FlowMap:
     frames: list[Frame] = field(default_factory=list)
     steps: int = 0
     most_nodes: int = 0
+    torn: bool = False
+    """Whether panels of negligible mass were left torn: W2 then sees which mass went where."""
     unresolved: float = 0.0
     """Mass misplaced because max_nodes was reached: that of panels too wide and of polynomials too rough."""
 
@@ -98,7 +100,7 @@ def flow_map(
             if run.steps > max_steps:
                 raise SolveError(f"the flow map needs more than {max_steps} steps: t = {t:.6g} of {times[-1]:.6g}")
         out.frames.append(Frame(run.panels, run.theta))
-    out.steps, out.most_nodes, out.unresolved = run.steps, run.most_nodes, run.unresolved
+    out.steps, out.most_nodes, out.unresolved, out.torn = run.steps, run.most_nodes, run.unresolved, run.torn
     return out
 
 
@@ -117,7 +119,7 @@ class _Run:
     ) -> None:
         self.flow, self.law, self.accuracy, self.kappa, self.max_nodes = flow, law, accuracy, kappa, max_nodes
         self.widest = accuracy.width / max(kappa, 1e-300) ** 0.5
-        self.steps, self.most_nodes, self.unresolved = 0, 0, 0.0
+        self.steps, self.most_nodes, self.unresolved, self.torn = 0, 0, 0.0, False
         self.speed: Array | None = None
         self._put(panels, theta)
 
@@ -140,7 +142,9 @@ class _Run:
     def _unresolved(self, theta: Array, share: float) -> np.ndarray:
         misplaced, width = self._defects(theta)
         wanted = (misplaced > share * self.accuracy.mass) | (width > 1)
-        return wanted & (self.panel_mass > self.accuracy.negligible) & (self.panels.level < DEEPEST)
+        possible = (self.panel_mass > self.accuracy.negligible) & (self.panels.level < DEEPEST)
+        self.torn = self.torn or bool((wanted & ~possible).any())
+        return wanted & possible
 
     def _halve(self, theta: Array, chosen: np.ndarray) -> bool:
         if theta.size + NODES * int(chosen.sum()) > self.max_nodes:

@@ -55,6 +55,8 @@ def refine_circle(flow: Flow, law: Law, times: Array, tol: float, kappa: float, 
     fine: FlowMap | None = None
     errors, converged = np.full(len(times), np.inf), False
     for mass, width in _accuracies(tol):
+        if fine is not None and fine.torn and mass > 0.3 * tol**2:
+            continue
         coarse = fine
         fine = flow_map(flow, initial, times, kappa, Accuracy.within(mass, width, tol), max_nodes)
         if coarse is not None:
@@ -80,7 +82,7 @@ def _accuracies(tol: float) -> Iterator[tuple[float, float]]:
     """Misplaced mass allowed, and width of the panels: cheap runs, then such that W2 = 2 sqrt(dp) is below tol."""
     if tol < 5e-3:
         yield 1e-3 * tol, 6.0
-        yield 1e-4 * tol, 5.0
+        yield 1e-4 * tol, 5.0  # left out when the first run was torn: it would be in vain
     for share, width in ((0.3, 5.5), (0.06, 4.5), (0.02, 4.0)):
         yield max(share * tol**2, LEAST_MASS), width
 
@@ -129,30 +131,40 @@ def _least_distance(frame: Frame, law: CircleLaw) -> float:
 
 
 def refine_sphere(flow: Flow, law: Law, times: Array, tol: float, kappa: float, max_nodes: int) -> Refined:
-    """Product rules (d = 3) or Sobol points (d > 3) of growing size, judged by tokens without mass."""
+    """Product rules (d = 3) or Sobol points (d > 3), judged by tokens without mass, each number of nodes by itself.
+
+    A run with more heights and one with more longitudes say what either lacks, and only that grows: concentration
+    at a pole or on a great circle asks for many of one and few of the other.
+    """
     probes = sphere.fibonacci(400) if law.d == 3 else sobol(512, law.d)
     weight = checked_density(law, probes)
     weight = weight / weight.sum()
     rule = _sphere_rule(flow, float(times[-1])) if law.d == 3 else None
-    size = _first_size(rule, kappa, law.d)
     tight = min(max(1e-2 * tol, 1e-12), 1e-7)
-    before: Tensor | None = None
-    errors, converged = np.full(len(times), np.inf), False
-    while True:
+
+    def run(size: tuple[int, ...]) -> _SphereRun:
         points, mass, total = _sphere_nodes(law, rule, size)
         joined = Measure(torch.cat([points, probes]), torch.cat([mass, torch.zeros(len(probes), dtype=mass.dtype)]))
-        run = solve_tokens(flow, joined, float(times[-1]), times, rtol=tight, atol=tight)
-        frames, traced = run.points[:, : len(points)], run.points[:, len(points) :]
-        if before is not None:
-            errors = ((traced - before).square().sum(-1) @ weight).sqrt().numpy()
-            converged = bool(errors.max() < tol)
-        larger = tuple(math.ceil(1.4 * k) for k in size)
-        if converged or (before is not None and math.prod(larger) > max_nodes):
+        path = solve_tokens(flow, joined, float(times[-1]), times, rtol=tight, atol=tight)
+        return _SphereRun(size, points, mass, total, path.points[:, : len(points)], path.points[:, len(points) :])
+
+    base = run(_first_size(rule, kappa, law.d))
+    while True:
+        larger = [run(_grown(base.size, i)) for i in range(len(base.size))]
+        lacks = [((r.traced - base.traced).square().sum(-1) @ weight).sqrt().numpy() for r in larger]
+        errors = np.sqrt(np.sum(np.square(lacks), axis=0))
+        best = larger[int(np.argmax([lack.max() for lack in lacks]))]
+        converged = bool(errors.max() < tol)
+        size = base.size
+        for i, lack in enumerate(lacks):
+            if lack.max() > tol / (1 + len(lacks)):
+                size = _grown(size, i)
+        if converged or math.prod(_grown(size, 0)) > max_nodes:
             break
-        before, size = traced, larger
-    start = points
+        base = next((r for r in larger if r.size == size), None) or run(size)
+    frames, mass, start = best.frames, best.mass, best.points
     if rule is not None:
-        frames, mass, start = _dense_sphere(law, rule, frames, mass, points, size, tol)
+        frames, mass, start = _dense_sphere(law, rule, frames, mass, start, best.size, tol)
     return Refined(
         frames=frames,
         mass=mass,
@@ -160,9 +172,25 @@ def refine_sphere(flow: Flow, law: Law, times: Array, tol: float, kappa: float, 
         errors=tuple(errors.tolist()),
         converged=converged,
         solver="product rule" if rule is not None else "Sobol",
-        nodes=len(points),
-        total=total,
+        nodes=len(best.points),
+        total=best.total,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class _SphereRun:
+    """Nodes of one size and where they and the probes went."""
+
+    size: tuple[int, ...]
+    points: Tensor
+    mass: Tensor
+    total: float
+    frames: Tensor
+    traced: Tensor
+
+
+def _grown(size: tuple[int, ...], i: int) -> tuple[int, ...]:
+    return tuple(math.ceil(1.5 * k) if i == j else k for j, k in enumerate(size))
 
 
 def _sphere_rule(flow: Flow, t: float) -> ProductRule:

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from metastable.errors import InvalidInput, SolveError
-from metastable.flows import MultiHead, SelfAttention, UnnormalizedAttention
+from metastable.flows import SelfAttention, UnnormalizedAttention
 from metastable.flows.flow import Flow, WeightedFlow
+from metastable.meanfield.circle import sharpness
 from metastable.meanfield.laws import Empirical, Law, as_law
 from metastable.meanfield.path import MeanFieldPath
 from metastable.meanfield.refine import Refined, refine_atoms, refine_circle, refine_sphere
@@ -94,17 +95,6 @@ def solve_flow(
             raise SolveError(sentence)
         warnings.warn(sentence, RuntimeWarning, stacklevel=3)
     return _path(flow, law, weights, t, tol, saved, refined)
-
-
-def sharpness(flow: Flow) -> float:
-    """kappa = beta |B|, the largest over heads and over the knots of a schedule: the attention kernel has width
-    kappa^{-1/2}."""
-    if isinstance(flow, MultiHead):
-        return max(sharpness(head) for head in flow.heads)
-    if not isinstance(flow, WeightedFlow):
-        raise InvalidInput(f"the mean field of {type(flow).__name__} is not known here; use solve with nodes")
-    times = [0.0, *flow.breakpoints]
-    return float(getattr(flow, "beta", 1.0)) * max(flow.weights_at(time).B_norm for time in times)
 
 
 def _times(times: Any, t: float) -> np.ndarray:
