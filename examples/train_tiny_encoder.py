@@ -6,7 +6,10 @@ weights are saved at a few steps, and `audit_series` says how spectra, temperatu
 
     python examples/train_tiny_encoder.py --out tiny_training     # minutes on two cores; needs metastable[encoders]
 
-The last lines print what moved; tiny_training/series.html shows it.
+The last lines print what moved; tiny_training/series.html shows it. The checkpoints carry their vocabulary, so the
+command line can look at them too:
+
+    metastable audit --series tiny_training/step-* --text tiny_training/sentences.txt --out series.html
 """
 
 from __future__ import annotations
@@ -53,19 +56,23 @@ def clause(rng: random.Random) -> list[str]:
     return [*words, rng.choice(VERBS)[1 if plural else 0]]
 
 
-def sentence(rng: random.Random) -> list[int]:
-    """Token ids of one or two clauses between [CLS] and [SEP], at most LENGTH."""
+def sentence(rng: random.Random) -> list[str]:
+    """The words of one or two clauses, as many as fit between [CLS] and [SEP]."""
     words = clause(rng)
     if rng.random() < 0.5:
         words += [rng.choice(["and", "while"]), *clause(rng)]
-    return [INDEX[w] for w in ["[CLS]", *words[: LENGTH - 2], "[SEP]"]]
+    return words[: LENGTH - 2]
+
+
+def token_ids(words: list[str]) -> list[int]:
+    return [INDEX[w] for w in ["[CLS]", *words, "[SEP]"]]
 
 
 def batch(rng: random.Random, size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Masked ids, attention mask and labels (-100 where nothing is asked)."""
     ids = torch.zeros(size, LENGTH, dtype=torch.long)
     for i in range(size):
-        row = sentence(rng)
+        row = token_ids(sentence(rng))
         ids[i, : len(row)] = torch.tensor(row)
     seen = (ids != 0).long()
     chosen = (torch.tensor([[rng.random() for _ in range(LENGTH)] for _ in range(size)]) < 0.2) & (ids > 4)
@@ -119,13 +126,17 @@ def main() -> None:
     transformers.utils.logging.disable_progress_bar()
     model, kept, _ = train(options.steps, saves, options.seed)
     rng = random.Random(options.seed + 1)
-    texts = [sentence(rng) for _ in range(24)]
+    sentences = [sentence(rng) for _ in range(24)]
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "sentences.txt").write_text("\n".join(" ".join(words) for words in sentences) + "\n")
     encoders = []
     for step in saves:
         model.load_state_dict(kept[step])
-        folder = options.out / f"step-{step}"
+        folder = options.out / f"step-{step:05d}"
         model.save_pretrained(folder)
+        (folder / "vocab.txt").write_text("\n".join(WORDS))
         encoders.append(load(folder))
+    texts = [token_ids(words) for words in sentences]
     series = audit_series(encoders, texts, names=[f"step {s}" for s in saves], report=lambda line: None)
     page = series.save(options.out / "series.html")
     print("\n".join(series.sentences()))

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from metastable.encoders import Encoder, load
 from metastable.errors import InvalidInput, StorageError
 
 SCHEMA = "metastable/audit-series/1"
+FORECASTS = {"gaussian": "Gaussian", "zero_temperature": "zero-temperature", "argmax": "argmax"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -26,22 +29,29 @@ class AuditSeries:
 
     def table(self) -> dict[str, list[float | None]]:
         """Quantities that can be followed along the series, one value per model."""
+        layers, heads = len(self.reports[0].weights.layers), len(self.reports[0].weights.heads)
         rows: dict[str, Callable[[AuditReport], float | None]] = {
             "kappa of the weights (median head)": lambda r: statistics.median(h.kappa for h in r.weights.heads),
             "Re lambda(sum A), largest layer": lambda r: max(l.top_sum_values.real for l in r.weights.layers),
             "Re lambda(M0), largest layer": lambda r: max(l.top_sum_products.real for l in r.weights.layers),
             "largest ratio Re lambda(M0)/Re lambda(sum A)": lambda r: max(l.ratio for l in r.weights.layers),
             "asymmetry of M_h (median head)": lambda r: statistics.median(h.asymmetry for h in r.weights.heads),
-            "heads with a complex dominant pair": lambda r: float(
+            f"heads with a complex dominant pair (of {heads})": lambda r: float(
                 sum(h.product_is_complex for h in r.weights.heads)
             ),
             "stable rank of sum A (mean layer)": lambda r: statistics.mean(l.stable_rank for l in r.weights.layers),
-            "heads whose values match their scores": lambda r: float(
+            f"heads whose values match their scores (of {heads})": lambda r: float(
                 sum(h.trace_rank >= 1 for h in r.weights.heads)
             ),
-            "looped layers that end in sum A": lambda r: float(sum(p.terminal_holds for p in r.loops)),
-            "looped layers with an early phase": lambda r: float(sum(p.passed_early for p in r.loops)),
-            "early-phase forecasts that are right": lambda r: float(sum(p.early_holds for p in r.loops)),
+            f"looped layers that end in sum A (of {layers})": lambda r: float(
+                sum(p.terminal_holds for p in r.loops)
+            ),
+            f"looped layers with an early phase (of {layers})": lambda r: float(
+                sum(p.passed_early for p in r.loops)
+            ),
+            f"early-phase forecasts that are right (of {layers})": lambda r: float(
+                sum(p.early_holds for p in r.loops)
+            ),
         }
         if all(r.text is not None for r in self.reports):
             rows |= {
@@ -51,24 +61,28 @@ class AuditSeries:
                 ),
                 "attention entropy (mean layer)": lambda r: statistics.mean(l.entropy for l in _text(r).layers),
                 "mean cosine of tokens, last layer": lambda r: _text(r).layers[-1].mean_cosine,
-                "Gaussian forecast (mean cosine)": lambda r: _step(r, "gaussian"),
-                "control of the Gaussian forecast (other heads' scores)": lambda r: _control(r, "gaussian"),
-                "zero-temperature forecast (mean cosine)": lambda r: _step(r, "zero_temperature"),
-                "argmax forecast (mean cosine)": lambda r: _step(r, "argmax"),
             }
+            for name, title in FORECASTS.items():
+                rows[f"{title} forecast (mean cosine)"] = partial(_step, name=name)
+                rows[f"control of the {title} forecast (other heads' scores)"] = partial(_control, name=name)
         return {name: [_finite(value(r)) for r in self.reports] for name, value in rows.items()}
 
     def sentences(self) -> list[str]:
         """The rows that moved most, first to last, in words."""
         moved = []
-        for name, values in self.table().items():
+        table = self.table()
+        for name, values in table.items():
             first, last = values[0], values[-1]
-            if first is None or last is None:
+            if first is None or last is None or name.startswith("control of"):
                 continue
-            size = abs(last - first) / max(abs(first), abs(last), 1e-12)
+            size = abs(last - first) / _scale(name, first, last)
             word = "rose" if last > first else "fell"
+            beside = table.get(f"control of the {name.split(' forecast')[0]} forecast (other heads' scores)")
+            told = ""
+            if beside is not None and beside[0] is not None and beside[-1] is not None:
+                told = f"; its control, with other heads' scores, went from {beside[0]:.3g} to {beside[-1]:.3g}"
             if size >= 0.1:
-                moved.append((size, f"{name} {word} from {first:.3g} to {last:.3g}."))
+                moved.append((size, f"{name} {word} from {first:.3g} to {last:.3g}{told}."))
         moved.sort(key=lambda pair: -pair[0])
         if not moved:
             return ["Nothing moved by as much as a tenth along the series."]
@@ -124,6 +138,12 @@ def audit_series(
         tell = None if report is None else (lambda line, title=title: report(f"{title}: {line}"))
         reports.append(audit(encoder, texts, report=tell, **options))
     return AuditSeries(titles, reports)
+
+
+def _scale(name: str, first: float, last: float) -> float:
+    """What a change is measured by: the number of heads or layers for a count, the larger value for the rest."""
+    counted = re.search(r"\(of (\d+)\)$", name)
+    return float(counted.group(1)) if counted else max(abs(first), abs(last), 1e-12)
 
 
 def _text(report: AuditReport) -> Any:
