@@ -15,7 +15,7 @@ from metastable.attention.dense import attend_dense
 from metastable.attention.sphere_cells import _ORDERS, attend_sphere_cells
 from metastable.attention.sphere_proxies import proxies
 from metastable.attention.sphere_tree import key_tree
-from metastable.attention.sphere_walk import least_order
+from metastable.attention.sphere_walk import descend, least_order
 from metastable.errors import InvalidInput
 
 KINDS = ("uniform", "clustered", "antipodal", "duplicate", "tight", "great circle", "disc")
@@ -193,6 +193,20 @@ def test_the_cell_bound_holds(log_beta, direction, cell) -> None:
         log_bound = -slope * (p - needed) + along - size
         miss = abs((weights * np.exp(z @ at - size)).sum() - exact)
         assert miss <= mass.sum() * (math.exp(min(log_bound, 1.0)) + 1e-13)
+
+
+@given(kind=st.sampled_from(KINDS), log_beta=st.floats(-1.0, 4.5), direction=st.integers(0, 1000))
+@settings(max_examples=40, deadline=None)
+def test_the_first_guess_of_a_partition_is_a_bound_near_its_heaviest_key(kind, log_beta, direction) -> None:
+    """Near in the sense of e^2: a guess far below would keep the walk from dropping anything."""
+    x, m = tokens(kind, 3000, 2).numpy(), masses(3000, 2).numpy() + 1e-12
+    tree = key_tree(x, m, _ORDERS)
+    z = sphere.uniform(1, 3, seed=direction)[0].numpy() * 10.0**log_beta
+    reference = np.empty(3)
+    guess = descend(tree, z, reference) + float(z @ reference)
+    scores = np.log(m) + x @ z
+    assert guess <= np.logaddexp.reduce(scores) + 1e-9
+    assert guess >= scores.max() - 2.0 - 1e-9
 
 
 _TREE = key_tree(tokens("uniform", 6000, 4).numpy(), np.full(6000, 1.0 / 6000), _ORDERS)

@@ -14,8 +14,9 @@ from attention.test_sphere_cells import KINDS, masses, tokens
 from metastable import sphere
 from metastable.attention import attend, sphere_grid
 from metastable.attention.dense import attend_dense
-from metastable.attention.sphere_grid import attend_sphere_grid, grid_cost, surface
+from metastable.attention.sphere_grid import attend_sphere_grid, grid_cost
 from metastable.attention.sphere_nodes import attend_nodes, attend_rings
+from metastable.attention.sphere_plan import surface
 from metastable.attention.sphere_window import WINDOWS, ellipsoid, lebesgue, von_mises, window
 from metastable.errors import InvalidInput
 
@@ -167,9 +168,10 @@ def test_bounds_of_fourier_coefficients(r) -> None:
         ring = np.outer(np.cos(x), circle[0]) + np.outer(np.sin(x), circle[1])
         z = (math.sqrt(1.0 - height**2) * ring + height * circle[2]) @ matrix.T
         k = sphere.uniform(1, 3, seed=int(rng.integers(100)))[0].numpy()
-        values = np.exp(z @ k - np.linalg.norm(z, axis=1))
-        found = np.abs(np.fft.rfft(values)) / 1024
-        assert (found[:300] <= ellipsoid(sizes[0], sizes[2], 300) + 1e-15).all()
+        for soft in (0.0, 2.0, 20.0):
+            values = np.exp(z @ k - np.sqrt((z**2).sum(axis=1) + soft**2))
+            found = np.abs(np.fft.rfft(values)) / 1024
+            assert (found[:300] <= ellipsoid(sizes[0], sizes[2], soft, 300) + 1e-15).all()
 
 
 def test_the_norm_of_interpolation_is_that_of_its_worst_data() -> None:
@@ -198,9 +200,9 @@ def test_rings_and_nodes_are_the_same_sums() -> None:
     )
     assert np.allclose(attend_rings(r, weights, 100.0), expected, rtol=0.0, atol=1e-13)
     near = np.empty_like(expected)
-    attend_nodes(r * k, theta, weights, 100.0, near)
+    attend_nodes(r * k, theta, weights, 0.0, 100.0, near)
     assert np.allclose(near, expected, rtol=0.0, atol=1e-13)
-    attend_nodes(r * k, theta, weights, 4.0, near)
+    attend_nodes(r * k, theta, weights, 0.0, 4.0, near)
     dropped = math.exp(-4.0) * np.abs(weights).sum()
     assert 0.0 < np.abs(near - expected).max() <= dropped
     pruned = np.abs(attend_rings(r, weights, 4.0) - expected).max()

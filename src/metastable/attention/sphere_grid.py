@@ -1,14 +1,14 @@
 """Attention on S^2 by a Fourier grid of (theta, phi): a fixed cost per token, and a bound of the error of each row.
 
-For keys k and queries A y, y on S^2 (A = B^T beta with y = k, or queries of one length), and mass one in total,
-    T(y) = e^{-|Ay|} sum_j m_j e^{<Ay, k_j>} (k_j, 1)
-is a smooth function of the angles of y, and so is e^{<z, k> - |z|} as a function of the angles of k. On the torus
+For keys k and queries z = A y, y on S^2 (A = beta B^T with y = k, or queries of one length), and mass one in total,
+    T(y) = e^{-h(z)} sum_j m_j e^{<z, k_j>} (k_j, 1),   h = |z| or a little more (`sphere_plan`),
+is a smooth function of the angles of y, and so is e^{<z, k> - h} as a function of the angles of k. On the torus
 that covers the sphere twice (theta once around), both are known from N x N nodes, N about sqrt(8 |z| log(1/eps)):
 1. masses are spread to a fine grid, and Fourier transforms make weights of the coarse nodes of them, so that
    sum_b w_b f(k_b) = sum_j m_j f(k_j) for all smooth f (`sphere_window`, `sphere_gridding`);
 2. T is summed at the coarse nodes of y over nodes near Ay (`sphere_nodes`);
 3. Fourier transforms bring T to the fine grid, and every query interpolates it there.
-All this errs by at most eps relative to e^{|z|}, where eps is known before any token is seen: along the circles of
+All this errs by at most eps relative to e^{h}, where eps is known before any token is seen: along the circles of
 theta and of phi, e^{<z, k> - |z|} has the Fourier coefficients e^{-r} I_l(r), r <= |z|, and the window errs by a
 known E_l on each. Hence the error of a row is at most 2 eps/T_4(y), known once T_4 is. It is small for queries that
 look at keys, and useless for those that look away from all keys (clusters with B != I): rows with too large an
@@ -22,7 +22,6 @@ queries as above.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -34,103 +33,13 @@ from metastable.attention.fused import attend_fused
 from metastable.attention.sphere_cells import attend_sphere_cells, checked_keys
 from metastable.attention.sphere_gridding import columns_of, interpolator, rows_of, sort_tokens, spreader
 from metastable.attention.sphere_nodes import attend_nodes, attend_rings
-from metastable.attention.sphere_window import WINDOWS, Window, ellipsoid, lebesgue, mapped_error, von_mises, window
+from metastable.attention.sphere_plan import Plan, Surface, plan, sample, surface
+from metastable.attention.sphere_window import Window, lebesgue
 from metastable.errors import InvalidInput
 from metastable.threads import over_rows
 
-_SAMPLE = 48
-_MARGIN = 4.0
 _FEW = 600
 """So many rows over all keys cost less than the trees of the cells."""
-_MOST_NODES = 2000
-LEAST_ERROR = 1e-14
-"""Error relative to e^{|z|} that the grid can promise at best."""
-
-
-class Surface(NamedTuple):
-    """Queries beta q = A y."""
-
-    points: np.ndarray | None
-    """(n, 3): y on S^2; None for the keys."""
-    map: np.ndarray | None
-    """(3, 3): A; None for `longest` times the identity."""
-    longest: float
-    shortest: float
-    """Largest and smallest singular value of A."""
-    miss: float
-    """Largest |beta q - A y|."""
-
-
-class Plan(NamedTuple):
-    """Sizes of the grids, and the error of each row relative to e^{|z|}."""
-
-    window: Window
-    coarse_keys: int
-    coarse_queries: int
-    error: float
-    """All but the following."""
-    pruned: float
-    interpolated: float
-    """What the last interpolation errs at most, whatever the tokens."""
-
-
-def surface(queries: np.ndarray, keys: np.ndarray, beta: float) -> Surface | None:
-    """The map from S^2 to the queries: queries of one length, or keys times a matrix; None if there is none."""
-    if queries is keys or (queries.shape == keys.shape and np.array_equal(queries, keys)):
-        return Surface(None, None, beta, beta, 0.0)
-    if beta == 0.0:  # any point will do
-        return Surface(np.tile([0.0, 0.0, 1.0], (len(queries), 1)), None, 0.0, 0.0, 0.0)
-    close = 64.0 * np.finfo(np.float64).eps
-    lengths = np.sqrt(np.einsum("ic,ic->i", queries, queries))
-    shortest, longest = float(lengths.min()), float(lengths.max())
-    if shortest > 0.0 and longest - shortest <= close * longest:
-        r = beta * longest
-        return Surface(queries / lengths[:, None], None, r, r, beta * (longest - shortest))
-    gram = keys.T @ keys
-    if queries.shape != keys.shape or np.linalg.cond(gram) > 1e8:
-        return None
-    matrix = np.linalg.solve(gram, keys.T @ queries)
-    sizes = np.linalg.svd(matrix, compute_uv=False)
-    miss = float(np.abs(keys @ matrix - queries).max())
-    if miss > close * sizes[0]:
-        return None
-    return Surface(None, beta * matrix.T, beta * float(sizes[0]), beta * float(sizes[-1]), 2.0 * beta * miss)
-
-
-def plan(where: Surface, wanted: float) -> Plan | None:
-    """The least grids whose error is about `wanted`, or as near to it as windows come; None if too large."""
-    if wanted <= 0.0 or (where.map is not None and where.shortest <= 1e-3 * where.longest):
-        return None
-    of_keys = of_queries = von_mises(where.longest, _MOST_NODES)
-    if where.map is not None:
-        of_queries = ellipsoid(where.longest, where.shortest, _MOST_NODES)
-    # What coarse grids alias is amplified by norms of interpolation, below 300 and 15 for all sizes allowed here.
-    keys, queries = _coarse(of_keys, 0.1 * wanted / 300.0), _coarse(of_queries, 0.1 * wanted / 15.0)
-    if max(keys, queries) > _MOST_NODES:
-        return None
-    if where.map is None:
-        keys = queries = max(keys, queries)
-    norm_keys, norm_queries = lebesgue(keys), lebesgue(queries)
-    for width, ratio in WINDOWS:
-        fine = max(int(ratio * max(keys, queries)), 2 * width + 4)
-        while fine % 2 or fft.next_fast_len(fine, real=True) != fine:
-            fine += 1
-        kept = window(width, ratio, fine)
-        window_keys, beyond_keys = mapped_error(of_keys, kept, keys)
-        window_queries, beyond_queries = mapped_error(of_queries, kept, queries)
-        error = 2.02 * window_keys + norm_queries**2 * (1.0 + norm_keys) * 2.0 * beyond_keys
-        error += (1.0 + norm_queries) * 2.0 * beyond_queries
-        # Fields are rarely as rough as the bound for queries allows: `_fields` will know.
-        if error + 2.02 * window_keys <= 0.6 * wanted:
-            break
-    return Plan(kept, keys, queries, error, 0.1 * wanted, 2.02 * window_queries)
-
-
-def _coarse(weights: np.ndarray, rest: float) -> int:
-    """The least good number of nodes that leaves less than `rest` of the Fourier coefficients out."""
-    beyond = 2.0 * np.cumsum(weights[::-1])[::-1]
-    nodes = max(2 * int(np.searchsorted(-beyond, -rest)) + 4, 16)
-    return 4 * fft.next_fast_len(-(-nodes // 4), real=True)
 
 
 def attend_sphere_grid(
@@ -160,7 +69,7 @@ def attend_sphere_grid(
         raise InvalidInput(
             "the grid on S^2 needs queries that are a matrix times the keys, or of one length; use kernel='sphere'"
         )
-    grids = plan(where, forecast(queries, keys, mass, beta, rtol)[1])
+    grids = plan(where, sample(queries, keys, mass, beta), rtol)
     mean, log_partition = torch.empty((n, 3), dtype=torch.float64), torch.empty(n, dtype=torch.float64)
     errors = np.full(n, np.inf)
     rounding = 8.0 * np.finfo(np.float64).eps * (64.0 + where.longest)
@@ -170,8 +79,8 @@ def attend_sphere_grid(
         error = _attend_grid(where, k, m / total_mass, grids, mean.numpy(), total)
         with np.errstate(divide="ignore"):
             errors = np.where(total > error, 2.0 * error / (total - error), np.inf)
-        lengths = np.sqrt(np.einsum("ic,ic->i", queries.numpy(), queries.numpy())) * beta
-        total[:] = np.log(np.maximum(total, 1e-300)) + lengths + math.log(total_mass)
+        squares = np.einsum("ic,ic->i", queries.numpy(), queries.numpy()) * beta**2
+        total[:] = np.log(np.maximum(total, 1e-300)) + np.sqrt(squares + grids.soft**2) + math.log(total_mass)
         errors += rounding + 2.0 * (where.longest * off_sphere + where.miss)
     failed = np.flatnonzero(~(errors <= rtol))
     bound = float(errors.max(initial=rounding, where=errors <= rtol))
@@ -192,40 +101,16 @@ def grid_cost(
     where = surface(queries.numpy(), keys.numpy(), beta)
     if where is None:
         return math.inf
-    share, wanted = forecast(queries, keys, mass, beta, rtol)
-    grids = plan(where, wanted)
-    if grids is None or share > 0.02:
+    grids = plan(where, sample(queries, keys, mass, beta), rtol)
+    if grids is None or grids.lost > 0.02:
         return math.inf
-    tokens = 350.0 * len(keys) + 250.0 * len(queries)
-    nodes = 2e6 + 250.0 * grids.coarse_queries**2 + 100.0 * grids.window.fine**2
-    if where.map is not None:
-        near = min(15.0 / where.shortest, 1.0)
-        nodes += 0.35 * near * float(grids.coarse_queries) ** 2 * float(grids.coarse_keys) ** 2
-    return tokens + nodes
-
-
-def forecast(queries: Tensor, keys: Tensor, mass: Tensor, beta: float, rtol: float) -> tuple[float, float]:
-    """(share of rows out of reach, error relative to e^{|z|} that meets rtol for the others, with a margin).
-
-    From a few partitions over some of the keys.
-    """
-    few = queries[:: max(len(queries) // _SAMPLE, 1)]
-    lengths = torch.linalg.vector_norm(few, dim=1) * beta
-    step = max(int(len(keys) / (256.0 + 32.0 * float(lengths.max()))), 1)
-    part, part_mass = keys[::step].contiguous(), mass[::step].contiguous()
-    if not float(part_mass.sum()) > 0.0:
-        part, part_mass = keys, mass
-    _, log_z = attend_fused(few, part, part, part_mass, beta)
-    depth = lengths - log_z + math.log(float(part_mass.sum()))
-    within = depth[depth < math.log(rtol / (2.5 * LEAST_ERROR))]
-    share = 1.0 - len(within) / len(depth)
-    return share, rtol / (2.5 * _MARGIN) * math.exp(-float(within.max())) if len(within) else 0.0
+    return 350.0 * len(keys) + 250.0 * len(queries) + grids.nanoseconds
 
 
 def _attend_grid(
     where: Surface, keys: np.ndarray, mass: np.ndarray, grids: Plan, mean: np.ndarray, total: np.ndarray
 ) -> float:  # fmt: skip
-    """Fills the means and T_4 of all queries; returns the bound of their error relative to e^{|z|}."""
+    """Fills the means and T_4 of all queries; returns the bound of their error relative to e^{h}."""
     kept = grids.window
     tokens = _sorted(keys, kept.fine)
     weights = _weights(tokens, mass, grids)
@@ -288,14 +173,14 @@ def _weights(
 
 
 def _fields(where: Surface, weights: np.ndarray, grids: Plan) -> tuple[np.ndarray, float]:
-    """(rows, 4, columns): T on the padded fine grid; what it costs relative to e^{|z|}, aliases aside."""
+    """(rows, 4, columns): T on the padded fine grid; what it costs relative to e^{h}, aliases aside."""
     kept, n = grids.window, grids.coarse_queries
     fine, width, norm = kept.fine, kept.width, lebesgue(n)
     depth = math.log(norm**2 * float(np.abs(weights).sum()) / grids.pruned)
     if where.map is None:
         sums = attend_rings(where.longest, weights, depth)
     else:
-        sums = _attend_ellipsoid(where.map, weights, n, depth)
+        sums = _attend_ellipsoid(where.map, weights, n, grids.soft, depth)
     symbol = _symbol(kept, n) * n**2
     rows_at = (np.arange(rows_of(fine, width)) - width // 2) % fine
     half = width // 2
@@ -317,7 +202,7 @@ def _fields(where: Surface, weights: np.ndarray, grids: Plan) -> tuple[np.ndarra
     return fields, interpolated + grids.pruned + _rounding(where, weights, sums, kept)
 
 
-def _attend_ellipsoid(matrix: np.ndarray, weights: np.ndarray, n: int, depth: float) -> np.ndarray:
+def _attend_ellipsoid(matrix: np.ndarray, weights: np.ndarray, n: int, soft: float, depth: float) -> np.ndarray:
     """(n^2/2, 5): `attend_nodes` at A y for the nodes y of n/2 rings."""
     theta, phi = (np.arange(n // 2) + 0.5) * (2.0 * math.pi / n), np.arange(n) * (2.0 * math.pi / n)
     points = np.empty((n // 2, n, 3))
@@ -328,7 +213,7 @@ def _attend_ellipsoid(matrix: np.ndarray, weights: np.ndarray, n: int, depth: fl
     sums = np.empty((len(targets), 5))
 
     def work(first: int, last: int) -> None:
-        attend_nodes(targets[first:last], source, weights, depth, sums[first:last])
+        attend_nodes(targets[first:last], source, weights, soft, depth, sums[first:last])
 
     over_rows(work, len(targets), cost=1e3 * len(targets), quantum=n)
     return sums
@@ -355,7 +240,7 @@ def _resized(modes: np.ndarray, n: int) -> np.ndarray:
 
 
 def _rounding(where: Surface, weights: np.ndarray, sums: np.ndarray, kept: Window) -> float:
-    """Rounding relative to e^{|z|}: of the scores at the nodes, and of the transforms before and after."""
+    """Rounding relative to e^{h}: of the scores at the nodes, and of the transforms before and after."""
     eps = np.finfo(np.float64).eps
     stages = 8.0 * eps * 2.0 * math.log2(kept.fine)
     # The nodes within reach of a target, counted with the squares of their weights; most of them near a pole.

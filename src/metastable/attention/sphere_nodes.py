@@ -2,7 +2,7 @@
 
 Sources are rings of N nodes with weights of any sign. `attend_rings`: targets r y with y on the same rings; then
 the score of two nodes depends on their rings and on the difference of their longitudes only, and a Fourier
-transform along the rings diagonalises it. `attend_nodes`: any targets z; the nodes of a ring with <z, k> >= |z| -
+transform along the rings diagonalises it. `attend_nodes`: any targets z; the nodes of a ring with <z, k> >= h -
 `depth` form a window around the longitude of z, and a few neighbouring targets share the union of their windows,
 which is collected once.
 """
@@ -60,9 +60,10 @@ def _convolve(a: int, kernel: Any, modes: Any, sums: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def attend_nodes(targets: Any, theta: Any, weights: Any, depth: float, out: Any) -> None:
-    """out[t] = sum_b w_b e^{<z_t, k_b> - |z_t|} (k_b, 1), and sum_b |w_b| e^{...}, over nodes k_b near z_t.
+def attend_nodes(targets: Any, theta: Any, weights: Any, soft: float, depth: float, out: Any) -> None:
+    """out[t] = sum_b w_b e^{<z_t, k_b> - h} (k_b, 1), and sum_b |w_b| e^{...}, over nodes k_b near z_t.
 
+    h = sqrt(|z_t|^2 + soft^2);
     theta (rings,) increasing; weights (rings, N), longitudes 2 pi b/N; targets (n, 3), neighbours near each other;
     out (n, 5).
     """
@@ -76,7 +77,7 @@ def attend_nodes(targets: Any, theta: Any, weights: Any, depth: float, out: Any)
         origin = math.atan2(targets[group, 1], targets[group, 0])
         low_angle[:], high_angle[:] = np.inf, -np.inf
         for t in range(group, end):
-            _windows(targets[t], theta, depth, origin, low_angle, high_angle)
+            _windows(targets[t], theta, soft, depth, origin, low_angle, high_angle)
         points = 0
         for ring in range(len(theta)):
             if low_angle[ring] > high_angle[ring]:
@@ -92,21 +93,21 @@ def attend_nodes(targets: Any, theta: Any, weights: Any, depth: float, out: Any)
                 place = place + 1 if place + 1 < count else 0
         for t in range(group, end):
             z0, z1, z2 = targets[t, 0], targets[t, 1], targets[t, 2]
-            size = math.sqrt(z0 * z0 + z1 * z1 + z2 * z2)
-            out[t] = _sums(seen, points, z0, z1, z2, size)
+            out[t] = _sums(seen, points, z0, z1, z2, math.sqrt(z0 * z0 + z1 * z1 + z2 * z2 + soft * soft))
 
 
 @njit(cache=True, nogil=True)
-def _windows(z: Any, theta: Any, depth: float, origin: float, low_angle: Any, high_angle: Any) -> None:
+def _windows(z: Any, theta: Any, soft: float, depth: float, origin: float, low_angle: Any, high_angle: Any) -> None:
     """Widens the windows of all rings, in longitude relative to the origin, by that of one target."""
     across = math.sqrt(z[0] * z[0] + z[1] * z[1])
     size = math.sqrt(across * across + z[2] * z[2])
+    top = math.sqrt(size * size + soft * soft)
     latitude = math.atan2(across, z[2])
-    radius = math.acos(max(1.0 - depth / size, -1.0)) if size > 0.0 else math.pi
+    radius = math.acos(min(max((top - depth) / size, -1.0), 1.0)) if size > 0.0 else math.pi
     turn = math.atan2(z[1], z[0]) - origin
     turn -= 2.0 * math.pi * math.floor(turn / (2.0 * math.pi) + 0.5)
     for ring in range(np.searchsorted(theta, latitude - radius), np.searchsorted(theta, latitude + radius)):
-        lift, swing = z[2] * math.cos(theta[ring]) - size, across * math.sin(theta[ring])
+        lift, swing = z[2] * math.cos(theta[ring]) - top, across * math.sin(theta[ring])
         half = math.pi
         if lift - swing < -depth:
             half = math.acos(max(-1.0, min(1.0, (-depth - lift) / swing)))

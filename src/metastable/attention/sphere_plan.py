@@ -1,0 +1,160 @@
+"""What the Fourier grid on S^2 needs to know before it is laid out: the surface of the queries, how far they look
+from the keys, and the sizes of grids and windows that meet a tolerance (`sphere_grid`).
+
+Errors are relative to e^{h(z)}, h = sqrt(|z|^2 + c^2). For queries of one length c = 0. For queries A y, e^{<z, k>
+- |z|} changes fast with y where |A y| is small; c > 0 makes that smoother, and the errors of rows with |z| < c^2
+larger. The c is taken that costs least.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from scipy import fft
+from torch import Tensor
+
+from metastable.attention.fused import attend_fused
+from metastable.attention.sphere_window import WINDOWS, Window, ellipsoid, lebesgue, mapped_error, von_mises, window
+
+_SAMPLE, _SHORTEST = 48, 16
+_MARGIN = 4.0
+_MOST_NODES = 2000
+_LEAST_ERROR = 1e-14
+"""Error relative to e^{h} that the grid can promise at best."""
+_SOFT = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
+"""Values of c/sqrt(|A|)."""
+
+
+class Surface(NamedTuple):
+    """Queries beta q = A y."""
+
+    points: np.ndarray | None
+    """(n, 3): y on S^2; None for the keys."""
+    map: np.ndarray | None
+    """(3, 3): A; None for `longest` times the identity."""
+    longest: float
+    shortest: float
+    """Largest and smallest singular value of A."""
+    miss: float
+    """Largest |beta q - A y|."""
+
+
+class Sampled(NamedTuple):
+    """Of a few rows: |z|, and log(e^{|z|}/Z) over some of the keys. The first `random` rows are spread over all."""
+
+    lengths: np.ndarray
+    depths: np.ndarray
+    random: int
+
+
+class Plan(NamedTuple):
+    """Sizes of the grids, and errors relative to e^{h}."""
+
+    window: Window
+    coarse_keys: int
+    coarse_queries: int
+    soft: float
+    """c in h = sqrt(|z|^2 + c^2)."""
+    error: float
+    """All but the following."""
+    pruned: float
+    interpolated: float
+    """What the last interpolation errs at most, whatever the tokens."""
+    lost: float
+    """Share of the sampled rows that the grid cannot hold."""
+    nanoseconds: float
+    """Forecast of the cost of everything but the tokens."""
+
+
+def surface(queries: np.ndarray, keys: np.ndarray, beta: float) -> Surface | None:
+    """The map from S^2 to the queries: queries of one length, or keys times a matrix; None if there is none."""
+    if queries is keys or (queries.shape == keys.shape and np.array_equal(queries, keys)):
+        return Surface(None, None, beta, beta, 0.0)
+    if beta == 0.0:  # any point will do
+        return Surface(np.tile([0.0, 0.0, 1.0], (len(queries), 1)), None, 0.0, 0.0, 0.0)
+    close = 64.0 * np.finfo(np.float64).eps
+    lengths = np.sqrt(np.einsum("ic,ic->i", queries, queries))
+    shortest, longest = float(lengths.min()), float(lengths.max())
+    if shortest > 0.0 and longest - shortest <= close * longest:
+        r = beta * longest
+        return Surface(queries / lengths[:, None], None, r, r, beta * (longest - shortest))
+    gram = keys.T @ keys
+    if queries.shape != keys.shape or np.linalg.cond(gram) > 1e8:
+        return None
+    matrix = np.linalg.solve(gram, keys.T @ queries)
+    sizes = np.linalg.svd(matrix, compute_uv=False)
+    miss = float(np.abs(keys @ matrix - queries).max())
+    if miss > close * sizes[0]:
+        return None
+    return Surface(None, beta * matrix.T, beta * float(sizes[0]), beta * float(sizes[-1]), 2.0 * beta * miss)
+
+
+def sample(queries: Tensor, keys: Tensor, mass: Tensor, beta: float) -> Sampled:
+    """Partitions of a few rows over some of the keys, among them the shortest rows."""
+    few = queries[:: max(len(queries) // _SAMPLE, 1)]
+    random = len(few)
+    lengths = torch.linalg.vector_norm(queries, dim=1)
+    shortest = torch.topk(lengths, min(_SHORTEST, len(lengths)), largest=False).indices
+    few = torch.cat((few, queries[shortest]))
+    lengths = torch.linalg.vector_norm(few, dim=1) * beta
+    step = max(int(len(keys) / (256.0 + 32.0 * float(lengths.max()))), 1)
+    part, part_mass = keys[::step].contiguous(), mass[::step].contiguous()
+    if not float(part_mass.sum()) > 0.0:
+        part, part_mass = keys, mass
+    _, log_z = attend_fused(few, part, part, part_mass, beta)
+    depths = lengths - log_z + math.log(float(part_mass.sum()))
+    return Sampled(lengths.numpy(), depths.numpy(), random)
+
+
+def plan(where: Surface, seen: Sampled, rtol: float) -> Plan | None:
+    """The cheapest grids that meet rtol for the sampled rows, or as near as windows come; None if too large."""
+    if where.map is not None and where.shortest <= 1e-3 * where.longest:
+        return None
+    of_keys = of_queries = von_mises(where.longest, _MOST_NODES)
+    chosen = None
+    for soft in math.sqrt(where.longest) * np.array(_SOFT if where.map is not None else (0.0,)):
+        depths = seen.depths + np.hypot(seen.lengths, soft) - seen.lengths
+        within = depths < math.log(rtol / (2.5 * _LEAST_ERROR))
+        lost = 1.0 - float(within[: seen.random].mean())
+        if not within.any() or (soft > 0.0 and not within.all()):
+            break
+        wanted = rtol / (2.5 * _MARGIN) * math.exp(-float(depths[within].max()))
+        if where.map is not None:
+            of_queries = ellipsoid(where.longest, where.shortest, float(soft), _MOST_NODES)
+        # What coarse grids alias is amplified by norms of interpolation, below 300 and 15 for all sizes allowed.
+        keys, queries = _coarse(of_keys, 0.1 * wanted / 300.0), _coarse(of_queries, 0.1 * wanted / 15.0)
+        if where.map is None:
+            keys = queries = max(keys, queries)
+        cost = 2e6 + 400.0 * float(max(keys, queries)) ** 2
+        if where.map is not None:
+            near = min(15.0 / float(np.median(seen.lengths[: seen.random])), 1.0)
+            cost += 0.5 * near * float(queries) ** 2 * float(keys) ** 2
+        if max(keys, queries) <= _MOST_NODES and (chosen is None or cost < chosen[0]):
+            chosen = cost, float(soft), lost, wanted, keys, queries, of_queries
+    if chosen is None:
+        return None
+    cost, soft, lost, wanted, keys, queries, of_queries = chosen
+    norm_keys, norm_queries = lebesgue(keys), lebesgue(queries)
+    for width, ratio in WINDOWS:
+        fine = max(int(ratio * max(keys, queries)), 2 * width + 4)
+        while fine % 2 or fft.next_fast_len(fine, real=True) != fine:
+            fine += 1
+        kept = window(width, ratio, fine)
+        window_keys, beyond_keys = mapped_error(of_keys, kept, keys)
+        window_queries, beyond_queries = mapped_error(of_queries, kept, queries)
+        error = 2.02 * window_keys + norm_queries**2 * (1.0 + norm_keys) * 2.0 * beyond_keys
+        error += (1.0 + norm_queries) * 2.0 * beyond_queries
+        # Fields are rarely as rough as the bound for queries allows: `_fields` will know.
+        if error + 2.02 * window_keys <= 0.6 * wanted:
+            break
+    return Plan(kept, keys, queries, soft, error, 0.1 * wanted, 2.02 * window_queries, lost, cost)
+
+
+def _coarse(weights: np.ndarray, rest: float) -> int:
+    """The least good number of nodes that leaves less than `rest` of the Fourier coefficients out."""
+    beyond = 2.0 * np.cumsum(weights[::-1])[::-1]
+    nodes = max(2 * int(np.searchsorted(-beyond, -rest)) + 4, 16)
+    return 4 * fft.next_fast_len(-(-nodes // 4), real=True)
