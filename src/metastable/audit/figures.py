@@ -48,7 +48,7 @@ def complex_plane(values: Sequence[complex], products: Sequence[complex], title:
             for z in {top, top.conjugate()}:
                 x, y = place(z)
                 parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5" fill="none" stroke="{colour}"/>')
-    parts.append(f'<text x="{size - 2}" y="{middle - 4}" text-anchor="end" class="tick">{reach:.2g}</text>')
+    parts.append(f'<text x="{size - 2}" y="11" text-anchor="end" class="tick">±{reach:.2g}</text>')
     parts.append(
         f'<text x="{middle}" y="{size + 14}" text-anchor="middle" class="label">{escape(title)}</text></svg>'
     )

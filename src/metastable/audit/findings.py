@@ -155,7 +155,7 @@ def _sinks(text: TextAudit) -> Finding | None:
     ends = sum(h.sink_position != 1 for h in heavy)
     return Finding(
         f"{len(heavy)} of {len(text.heads)} heads send a quarter or more of all attention to one token of a text.",
-        f"in {ends} of them that token is the first or the last; layers "
+        f"in {ends} of them that token is the first or the last; "
         f"{_layers(sorted({h.layer for h in heavy}))}; uniform attention would give one token {1 / length:.1%}",
         "measured",
     )
@@ -184,12 +184,14 @@ def _terminal(loops: Sequence[LoopAudit]) -> Finding:
             "energy there at the end: " + ", ".join(f"{loop.terminal_energy:.2f}" for loop in loops),
             "measured",
         )
+    missed = [loop.layer for loop in loops if not loop.terminal_holds]
+    but = f"; {_layers(missed)} do{'es' * (len(missed) == 1)} not" if missed else ""
     return Finding(
-        f"Iterated alone, layer{'s' * (len(right) > 1)} {_layers([loop.layer for loop in right])} "
-        f"end{'s' * (len(right) == 1)} where the weights say: in the dominant space of sum A.",
+        f"Iterated alone, {_layers([loop.layer for loop in right])} end{'s' * (len(right) == 1)} where the weights "
+        f"say, in the dominant space of sum A{but}.",
         f"at least {min(loop.terminal_energy for loop in right):.0%} of the energy (asked: {ENDS:.0%}); the space "
-        f"of another layer holds at most {wrong:.0%}; not so in {len(loops) - len(right)} of {len(loops)} layers",
-        "supported" if wrong < 0.5 else "weak",
+        f"of another layer holds at most {wrong:.0%}; the forecast is right in {len(right)} of {len(loops)} layers",
+        "supported" if wrong < 0.5 and 2 * len(right) > len(loops) else "weak",
     )
 
 
@@ -197,7 +199,7 @@ def _early(weights: WeightAudit, loops: Sequence[LoopAudit]) -> Finding:
     forecast = [loop for loop in loops if loop.forecast_early]
     right = sum(loop.early_holds for loop in loops)
     rotating = [layer.layer for layer in weights.layers if layer.product_is_complex]
-    spin = f"; M0 has a complex dominant pair in layers {_layers(rotating)}" if rotating else ""
+    spin = f"; M0 has a complex dominant pair in {_layers(rotating)}" if rotating else ""
     if not forecast:
         return Finding(
             "No layer is forecast to have a separate early phase.",
@@ -208,9 +210,17 @@ def _early(weights: WeightAudit, loops: Sequence[LoopAudit]) -> Finding:
     peaks = ", ".join(
         f"{loop.early_energy:.0%} (re-matched heads {loop.early_rolled_heads:.0%})" for loop in forecast
     )
+    passed = sum(loop.passed_early for loop in forecast)
+    outcome = (
+        f"{'it does' if passed else 'it does not'}"
+        if len(forecast) == 1
+        else "they do"
+        if passed == len(forecast)
+        else f"{passed or 'none'} of them do{'es' * (passed < 2)}"
+    )
     return Finding(
-        f"Layer{'s' * (len(forecast) > 1)} {_layers([loop.layer for loop in forecast])} should first gather in the "
-        "space of M0, a phase of its own; this was forecast from the weights.",
+        f"The weights forecast that {_layers([loop.layer for loop in forecast])}, iterated alone, first "
+        f"gather{'s' * (len(forecast) == 1)} in the space of M0, a phase of its own: {outcome}.",
         f"peak energy there {peaks}, asked {PASSES:.0%}; "
         f"the forecast is right in {right} of {len(loops)} layers{spin}",
         "supported" if right == len(loops) else "weak",
@@ -230,10 +240,11 @@ def _matching(weights: WeightAudit) -> Finding:
 
 def _bottleneck(weights: WeightAudit) -> Finding:
     ranks = [layer.stable_rank for layer in weights.layers]
+    spread = dict.fromkeys(f"{rank:.0f}" for rank in (min(ranks), max(ranks)))
     pairs = [weights.shared_directions[i][j] for i in range(len(weights.layers)) for j in range(i) if i != j]
     shared = sum(pairs) / len(pairs) if pairs else 0.0
     return Finding(
-        f"A layer writes to about {min(ranks):.0f} to {max(ranks):.0f} directions out of {weights.layers[0].d}.",
+        f"A layer writes to about {' to '.join(spread)} directions out of {weights.layers[0].d}.",
         f"stable rank of sum A; layers share {shared:.1%} of their dominant spaces "
         f"(chance: {weights.shared_by_chance:.1%})",
         "measured",
@@ -251,4 +262,4 @@ def _span(values: Sequence[float]) -> str:
 
 def _layers(numbers: Sequence[int]) -> str:
     words = [str(n) for n in numbers]
-    return words[0] if len(words) == 1 else ", ".join(words[:-1]) + " and " + words[-1]
+    return f"layer {words[0]}" if len(words) == 1 else f"layers {', '.join(words[:-1])} and {words[-1]}"
