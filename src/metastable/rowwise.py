@@ -24,7 +24,9 @@ from metastable.threads import over_rows
 FUSED_ROWS, FUSED_DIMENSION = 32, 8
 """Fused passes pay from this number of rows, up to this dimension."""
 
-_fused = numba.njit(nogil=True, cache=True, fastmath={"contract", "nsz"})
+_fused = numba.njit(nogil=True, cache=True, fastmath={"contract", "nsz"}, error_model="numpy")
+_BLOCK = 512
+"""Rows that stay in the first cache while several arrays are added up."""
 _NANOSECONDS = 2.0
 """Rough cost of one number read or written, for the choice of threads."""
 
@@ -47,7 +49,7 @@ def apply(points: Float[Tensor, "n a"], matrix: Float[Tensor, "a b"]) -> Float[T
     if not (fusible(points) and matrix.shape[1] <= FUSED_DIMENSION):
         return points @ matrix
     out = torch.empty((points.shape[0], matrix.shape[1]), dtype=points.dtype)
-    _over(_apply, points, points.numpy(), np.ascontiguousarray(matrix.numpy()), out.numpy())
+    _over(_apply, points, points.view(-1).numpy(), _rows(matrix), out.view(-1).numpy())
     return out
 
 
@@ -83,7 +85,7 @@ def project_applied(
     if matrix is None:
         _over(_project_tangent, points, points.numpy(), carried.numpy(), result.numpy())
     else:
-        arrays = points.numpy(), carried.numpy(), np.ascontiguousarray(matrix.numpy()), result.numpy()
+        arrays = (points.view(-1).numpy(), carried.view(-1).numpy(), _rows(matrix), result.view(-1).numpy())
         _over(_project_applied, points, *arrays)
     return result
 
@@ -96,8 +98,9 @@ def combine(
         moved = points + (weights.to(points) @ stages.view(len(stages), -1)).view_as(points)
         return normalize(moved) if unit else moved
     out = torch.empty_like(points)
-    arrays = points.numpy(), stages.numpy(), weights.to(points.dtype).numpy(), unit, out.numpy()
-    _over(_combine, points, *arrays, reads=len(stages))
+    flat, weight = points.view(-1).numpy(), weights.to(points.dtype).numpy()
+    arrays = stages.view(len(stages), -1).numpy(), weight, unit, out.view(-1).numpy()
+    _over(_combine, points, (0,) * points.shape[1], flat, *arrays, reads=len(stages))
     return out
 
 
@@ -106,7 +109,8 @@ def largest_tangential(
 ) -> float:
     """max_i |P_{x_i} sum_j w_j k_j,i|; infinite when anything is not finite."""
     if fusible(points, stages):
-        arrays = points.numpy(), stages.numpy(), weights.to(points.dtype).numpy()
+        flat, weight = points.view(-1).numpy(), weights.to(points.dtype).numpy()
+        arrays = (0,) * points.shape[1], flat, stages.view(len(stages), -1).numpy(), weight
         largest = max(_over(_largest_tangential, points, *arrays, reads=len(stages)))
         return math.sqrt(largest) if math.isfinite(largest) else math.inf
     error = project_tangent(points, (weights.to(points) @ stages.view(len(stages), -1)).view_as(points))
@@ -133,14 +137,24 @@ def _over(kernel: Callable[..., Any], like: Tensor, *arrays: Any, reads: int = 1
     return [returned[start] for start in sorted(returned)]
 
 
+# Dimensions are the lengths of tuples, which the compiler knows: only so it unrolls the loops over coordinates and
+# vectorises those over rows.
+
+
+def _rows(matrix: Tensor) -> tuple[tuple[Any, ...], ...]:
+    """A small matrix as a tuple of tuples of numbers of its own precision."""
+    return tuple(tuple(row) for row in matrix.numpy())
+
+
 @_fused
 def _apply(start, stop, x, matrix, out):  # type: ignore[no-untyped-def]
+    inputs, outputs = len(matrix), len(matrix[0])
     for i in range(start, stop):
-        for b in range(matrix.shape[1]):
-            total = x[i, 0] * matrix[0, b]
-            for a in range(1, matrix.shape[0]):
-                total += x[i, a] * matrix[a, b]
-            out[i, b] = total
+        for b in range(outputs):
+            total = x[inputs * i] * matrix[0][b]
+            for a in range(1, inputs):
+                total += x[inputs * i + a] * matrix[a][b]
+            out[outputs * i + b] = total
 
 
 @_fused
@@ -166,50 +180,66 @@ def _project_tangent(start, stop, x, v, out):  # type: ignore[no-untyped-def]
 
 @_fused
 def _project_applied(start, stop, x, carried, matrix, out):  # type: ignore[no-untyped-def]
+    inputs, width = len(matrix), len(matrix[0])
     for i in range(start, stop):
-        inner = x[i, 0] * 0
-        for b in range(x.shape[1]):
-            total = carried[i, 0] * matrix[0, b]
-            for a in range(1, carried.shape[1]):
-                total += carried[i, a] * matrix[a, b]
-            out[i, b] = total
-            inner += total * x[i, b]
-        for b in range(x.shape[1]):
-            out[i, b] -= inner * x[i, b]
+        inner = x[width * i] * 0
+        for b in range(width):
+            total = carried[inputs * i] * matrix[0][b]
+            for a in range(1, inputs):
+                total += carried[inputs * i + a] * matrix[a][b]
+            inner += total * x[width * i + b]
+        # Computed twice: storing it in between would cost more.
+        for b in range(width):
+            total = carried[inputs * i] * matrix[0][b]
+            for a in range(1, inputs):
+                total += carried[inputs * i + a] * matrix[a][b]
+            out[width * i + b] = total - inner * x[width * i + b]
 
 
 @_fused
-def _combine(start, stop, x, stages, weights, unit, out):  # type: ignore[no-untyped-def]
-    for i in range(start, stop):
-        square = x[i, 0] * 0
-        for a in range(x.shape[1]):
-            total = weights[0] * stages[0, i, a]
-            for j in range(1, stages.shape[0]):
-                total += weights[j] * stages[j, i, a]
-            total += x[i, a]
-            out[i, a] = total
-            square += total * total
+def _combine(start, stop, coordinates, x, stages, weights, unit, out):  # type: ignore[no-untyped-def]
+    width = len(coordinates)
+    for first in range(start, stop, _BLOCK):
+        low, high = width * first, width * min(first + _BLOCK, stop)
+        moved, before = out[low:high], x[low:high]
+        for a in range(len(moved)):
+            moved[a] = before[a]
+        for j in range(len(weights)):
+            weight, stage = weights[j], stages[j, low:high]
+            for a in range(len(moved)):
+                moved[a] += weight * stage[a]
         if unit:
-            length = np.sqrt(square)
-            for a in range(x.shape[1]):
-                out[i, a] /= length
+            for i in range(len(moved) // width):
+                square = moved[width * i] * moved[width * i]
+                for a in range(1, width):
+                    square += moved[width * i + a] * moved[width * i + a]
+                length = np.sqrt(square)
+                for a in range(width):
+                    moved[width * i + a] /= length
 
 
 @_fused
-def _largest_tangential(start, stop, x, stages, weights):  # type: ignore[no-untyped-def]
+def _largest_tangential(start, stop, coordinates, x, stages, weights):  # type: ignore[no-untyped-def]
+    width = len(coordinates)
+    room = np.empty(width * _BLOCK, dtype=x.dtype)
     largest = 0.0
-    for i in range(start, stop):
-        inner, square = 0.0, 0.0
-        for a in range(x.shape[1]):
-            total = 0.0
-            for j in range(stages.shape[0]):
-                total += weights[j] * stages[j, i, a]
-            inner += total * x[i, a]
-            square += total * total
-        tangential = square - inner * inner
-        if not np.isfinite(tangential):
-            tangential = np.inf
-        largest = max(largest, tangential)
+    for first in range(start, stop, _BLOCK):
+        low, high = width * first, width * min(first + _BLOCK, stop)
+        error, after = room[: high - low], x[low:high]
+        error[:] = 0
+        for j in range(len(weights)):
+            weight, stage = weights[j], stages[j, low:high]
+            for a in range(len(error)):
+                error[a] += weight * stage[a]
+        for i in range(len(error) // width):
+            inner, square = 0.0, 0.0
+            for a in range(width):
+                inner += error[width * i + a] * after[width * i + a]
+                square += error[width * i + a] * error[width * i + a]
+            tangential = square - inner * inner
+            if not np.isfinite(tangential):
+                tangential = np.inf
+            largest = max(largest, tangential)
     return largest
 
 
