@@ -198,15 +198,20 @@ def test_rings_and_nodes_are_the_same_sums() -> None:
     expected = np.column_stack(
         (pairs @ (weights.reshape(-1, 1) * k), pairs @ weights.ravel(), pairs @ np.abs(weights.ravel()))
     )
-    assert np.allclose(attend_rings(r, weights, 100.0), expected, rtol=0.0, atol=1e-13)
+    along, largest = attend_rings(r, weights, 100.0)
+    sums = np.fft.irfft(along, n=count).transpose(0, 2, 1).reshape(-1, 4)
+    assert np.allclose(sums, expected[:, :4], rtol=0.0, atol=1e-13)
+    assert largest == pytest.approx(expected[:, 4].max(), rel=1e-13)
     near = np.empty_like(expected)
-    attend_nodes(r * k, theta, weights, 0.0, 100.0, near)
+    counts = np.full(rings, count)
+    attend_nodes(r * k, theta, counts, weights, 0.0, 100.0, near)
     assert np.allclose(near, expected, rtol=0.0, atol=1e-13)
-    attend_nodes(r * k, theta, weights, 0.0, 4.0, near)
+    attend_nodes(r * k, theta, counts, weights, 0.0, 4.0, near)
     dropped = math.exp(-4.0) * np.abs(weights).sum()
     assert 0.0 < np.abs(near - expected).max() <= dropped
-    pruned = np.abs(attend_rings(r, weights, 4.0) - expected).max()
-    assert 0.0 < pruned <= dropped
+    along, _ = attend_rings(r, weights, 4.0)
+    sums = np.fft.irfft(along, n=count).transpose(0, 2, 1).reshape(-1, 4)
+    assert 0.0 < np.abs(sums - expected[:, :4]).max() <= dropped
 
 
 def test_auto_takes_the_grid_for_uniform_tokens_and_says_so() -> None:

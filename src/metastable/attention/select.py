@@ -98,7 +98,7 @@ def _approximate(
         return None
     if d == 3:
         # Measured nanoseconds: cells where the partition varies much; else the grid, whose cost is known.
-        cells = 4000.0 * n_q if n_q * n_k > 400_000_000 and sharpest < MOST_SHARP else math.inf
+        cells = 5000.0 * n_q if n_q * n_k > 400_000_000 and sharpest < MOST_SHARP else math.inf
         grid = grid_cost(queries, keys, keys.new_ones(n_k) if mass is None else mass, beta, rtol)
         if grid < min(0.8 * n_q * n_k, cells):
             return "sphere_grid"

@@ -33,8 +33,8 @@ from metastable.attention.fused import attend_fused
 from metastable.attention.sphere_cells import attend_sphere_cells, checked_keys
 from metastable.attention.sphere_gridding import columns_of, interpolator, rows_of, sort_tokens, spreader
 from metastable.attention.sphere_nodes import attend_nodes, attend_rings
-from metastable.attention.sphere_plan import Plan, Surface, plan, sample, surface
-from metastable.attention.sphere_window import Window, lebesgue
+from metastable.attention.sphere_plan import Plan, Surface, plan, sample, surface, thinned
+from metastable.attention.sphere_window import Window, ellipsoid, lebesgue, von_mises
 from metastable.errors import InvalidInput
 from metastable.threads import over_rows
 
@@ -178,16 +178,16 @@ def _fields(where: Surface, weights: np.ndarray, grids: Plan) -> tuple[np.ndarra
     fine, width, norm = kept.fine, kept.width, lebesgue(n)
     depth = math.log(norm**2 * float(np.abs(weights).sum()) / grids.pruned)
     if where.map is None:
-        sums = attend_rings(where.longest, weights, depth)
+        along, largest = attend_rings(where.longest, weights, depth)
     else:
-        sums = _attend_ellipsoid(where.map, weights, n, grids.soft, depth)
+        along, largest = _attend_ellipsoid(where, where.map, weights, grids, depth)
     symbol = _symbol(kept, n) * n**2
     rows_at = (np.arange(rows_of(fine, width)) - width // 2) % fine
     half = width // 2
     fields = np.empty((len(rows_at), 4, columns_of(fine, width)))
     rough = np.empty(4)
     for c in range(4):
-        field = fft.rfft(sums[:, c].reshape(n // 2, n))[:, : n // 2]
+        field = along[:, c, : n // 2]
         # On the other side of a pole, phi is turned by pi.
         torus = np.concatenate((field, field[::-1] * (1.0 - 2.0 * (np.arange(n // 2) % 2))))
         modes = fft.fft(torus, axis=0)
@@ -199,24 +199,46 @@ def _fields(where: Surface, weights: np.ndarray, grids: Plan) -> tuple[np.ndarra
     fields[:, :, :half] = fields[:, :, fine : fine + half]
     fields[:, :, fine + half :] = fields[:, :, half : 2 * half + 1]
     interpolated = min(1.02 * max(float(np.linalg.norm(rough[:3])), rough[3]), grids.interpolated)
-    return fields, interpolated + grids.pruned + _rounding(where, weights, sums, kept)
+    return fields, interpolated + 1.1 * grids.pruned + _rounding(where, weights, largest, kept)
 
 
-def _attend_ellipsoid(matrix: np.ndarray, weights: np.ndarray, n: int, soft: float, depth: float) -> np.ndarray:
-    """(n^2/2, 5): `attend_nodes` at A y for the nodes y of n/2 rings."""
-    theta, phi = (np.arange(n // 2) + 0.5) * (2.0 * math.pi / n), np.arange(n) * (2.0 * math.pi / n)
-    points = np.empty((n // 2, n, 3))
-    points[..., 0], points[..., 1] = np.outer(np.sin(theta), np.cos(phi)), np.outer(np.sin(theta), np.sin(phi))
-    points[..., 2] = np.cos(theta)[:, None]
-    targets = points.reshape(-1, 3) @ matrix.T
-    source = (np.arange(len(weights)) + 0.5) * (math.pi / len(weights))
+def _attend_ellipsoid(
+    where: Surface, matrix: np.ndarray, weights: np.ndarray, grids: Plan, depth: float
+) -> tuple[np.ndarray, float]:  # fmt: skip
+    """As `attend_rings`: `attend_nodes` at A y for the nodes y of N/2 rings. Costs a tenth of `grids.pruned` more.
+
+    Rings near the poles are known from fewer nodes, of keys and of queries.
+    """
+    n, norm, total = grids.coarse_queries, lebesgue(grids.coarse_queries), max(float(np.abs(weights).sum()), 1.0)
+    rest = grids.pruned / (50.0 * norm**2 * total)
+    source, counts = thinned(weights.shape[1], lambda high: von_mises(where.longest * high, n), rest)
+    few = np.zeros_like(weights)
+    modes = fft.rfft(weights)
+    for ring, count in enumerate(counts):
+        few[ring, :count] = (
+            fft.irfft(modes[ring, : count // 2], n=count) if count < weights.shape[1] else weights[ring]
+        )
+
+    def bound(high: float) -> np.ndarray:
+        return ellipsoid(where.longest * high, where.shortest, grids.soft, n)
+
+    theta, on_ring = thinned(n, bound, rest)
+    ends = np.cumsum(on_ring)
+    phi = np.concatenate([np.arange(count) * (2.0 * math.pi / count) for count in on_ring])
+    high, low = np.repeat(np.sin(theta), on_ring), np.repeat(np.cos(theta), on_ring)
+    targets = np.stack((high * np.cos(phi), high * np.sin(phi), low), axis=1) @ matrix.T
     sums = np.empty((len(targets), 5))
 
     def work(first: int, last: int) -> None:
-        attend_nodes(targets[first:last], source, weights, soft, depth, sums[first:last])
+        attend_nodes(targets[first:last], source, counts, few, grids.soft, depth, sums[first:last])
 
-    over_rows(work, len(targets), cost=1e3 * len(targets), quantum=n)
-    return sums
+    over_rows(work, len(targets), cost=1e3 * len(targets), quantum=512)
+    along = np.zeros((n // 2, 4, n // 2 + 1), dtype=np.complex128)
+    for ring, count in enumerate(on_ring):
+        half = count // 2
+        values = sums[ends[ring] - count : ends[ring], :4]
+        along[ring, :, :half] = fft.rfft(values, axis=0)[:half].T * (n / count)
+    return along, float(sums[:, 4].max())
 
 
 def _symbol(kept: Window, n: int) -> np.ndarray:
@@ -239,12 +261,11 @@ def _resized(modes: np.ndarray, n: int) -> np.ndarray:
     return out
 
 
-def _rounding(where: Surface, weights: np.ndarray, sums: np.ndarray, kept: Window) -> float:
+def _rounding(where: Surface, weights: np.ndarray, largest: float, kept: Window) -> float:
     """Rounding relative to e^{h}: of the scores at the nodes, and of the transforms before and after."""
     eps = np.finfo(np.float64).eps
     stages = 8.0 * eps * 2.0 * math.log2(kept.fine)
     # The nodes within reach of a target, counted with the squares of their weights; most of them near a pole.
     reached = math.sqrt(weights.size / (1.0 + math.sqrt(where.shortest)))
     before = stages * float(np.linalg.norm(weights)) * reached
-    after = stages * float(np.abs(sums[:, :4]).max())
-    return eps * (16.0 + 4.0 * where.longest) * float(sums[:, 4].max()) + before + after
+    return eps * (16.0 + 4.0 * where.longest) * largest + before + stages * largest

@@ -22,8 +22,11 @@ from metastable.attention.sphere_walk import LOG2_E
 _GROUP = 8
 
 
-def attend_rings(r: float, weights: np.ndarray, depth: float) -> np.ndarray:
-    """(rings N, 5): as `attend_nodes` at the targets r k_a for all nodes k_a; rings at (a + 1/2) pi/rings."""
+def attend_rings(r: float, weights: np.ndarray, depth: float) -> tuple[np.ndarray, float]:
+    """As `attend_nodes`, h = r, at the targets r k_a for all nodes k_a of rings at (a + 1/2) pi/rings.
+
+    Returns (rings, 4, N/2 + 1): the sums, transformed along the rings; and the largest sum_b |w_b| e^{...}.
+    """
     rings, count = weights.shape
     theta = (np.arange(rings) + 0.5) * (math.pi / rings)
     phi = np.arange(count) * (2.0 * math.pi / count)
@@ -41,7 +44,7 @@ def attend_rings(r: float, weights: np.ndarray, depth: float) -> np.ndarray:
         lift = 2.0 * r * np.sin(0.5 * (theta[b] - theta[a])) ** 2
         kernel = np.exp(-lift[:, None] - (high[a] * high[b])[:, None] * across)
         _convolve(a, fft.dct(kernel, type=1, overwrite_x=True), modes, sums)
-    return fft.irfft(sums, n=count).transpose(0, 2, 1).reshape(-1, 5)
+    return sums[:, :4], float(fft.irfft(sums[:, 4], n=count).max())
 
 
 @njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
@@ -60,16 +63,21 @@ def _convolve(a: int, kernel: Any, modes: Any, sums: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def attend_nodes(targets: Any, theta: Any, weights: Any, soft: float, depth: float, out: Any) -> None:
+def attend_nodes(
+    targets: Any, theta: Any, counts: Any, weights: Any, soft: float, depth: float, out: Any
+) -> None:  # fmt: skip
     """out[t] = sum_b w_b e^{<z_t, k_b> - h} (k_b, 1), and sum_b |w_b| e^{...}, over nodes k_b near z_t.
 
-    h = sqrt(|z_t|^2 + soft^2);
-    theta (rings,) increasing; weights (rings, N), longitudes 2 pi b/N; targets (n, 3), neighbours near each other;
+    h = sqrt(|z_t|^2 + soft^2). theta (rings,) increasing; counts (rings,) nodes per ring, at longitudes
+    2 pi b/count, with the first weights of each row (rings, most); targets (n, 3), neighbours near each other;
     out (n, 5).
     """
-    count = weights.shape[1]
-    step = 2.0 * math.pi / count
-    cosine, sine = np.cos(step * np.arange(count)), np.sin(step * np.arange(count))
+    x, y = np.empty(weights.shape), np.empty(weights.shape)
+    for ring in range(len(theta)):
+        for b in range(counts[ring]):
+            longitude = 2.0 * math.pi * b / counts[ring]
+            x[ring, b] = math.sin(theta[ring]) * math.cos(longitude)
+            y[ring, b] = math.sin(theta[ring]) * math.sin(longitude)
     seen = np.empty((4, weights.size))
     low_angle, high_angle = np.empty(len(theta)), np.empty(len(theta))
     for group in range(0, len(targets), _GROUP):
@@ -82,12 +90,14 @@ def attend_nodes(targets: Any, theta: Any, weights: Any, soft: float, depth: flo
         for ring in range(len(theta)):
             if low_angle[ring] > high_angle[ring]:
                 continue
-            high, low = math.sin(theta[ring]), math.cos(theta[ring])
+            count = counts[ring]
+            step = 2.0 * math.pi / count
+            low = math.cos(theta[ring])
             start = math.floor((origin + low_angle[ring]) / step)
             length = min(math.ceil((origin + high_angle[ring]) / step) - start + 1, count)
             place = start % count
             for _ in range(length):
-                seen[0, points], seen[1, points] = high * cosine[place], high * sine[place]
+                seen[0, points], seen[1, points] = x[ring, place], y[ring, place]
                 seen[2, points], seen[3, points] = low, weights[ring, place]
                 points += 1
                 place = place + 1 if place + 1 < count else 0

@@ -9,6 +9,7 @@ larger. The c is taken that costs least.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -24,6 +25,8 @@ _MARGIN = 4.0
 _MOST_NODES = 2000
 _LEAST_ERROR = 1e-14
 """Error relative to e^{h} that the grid can promise at best."""
+_RINGS = 24
+"""Kinds of rings with different numbers of nodes."""
 _SOFT = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
 """Values of c/sqrt(|A|)."""
 
@@ -131,7 +134,7 @@ def plan(where: Surface, seen: Sampled, rtol: float) -> Plan | None:
         cost = 2e6 + 400.0 * float(max(keys, queries)) ** 2
         if where.map is not None:
             near = min(15.0 / float(np.median(seen.lengths[: seen.random])), 1.0)
-            cost += 0.5 * near * float(queries) ** 2 * float(keys) ** 2
+            cost += 0.25 * near * float(queries) ** 2 * float(keys) ** 2
         if max(keys, queries) <= _MOST_NODES and (chosen is None or cost < chosen[0]):
             chosen = cost, float(soft), lost, wanted, keys, queries, of_queries
     if chosen is None:
@@ -151,6 +154,19 @@ def plan(where: Surface, seen: Sampled, rtol: float) -> Plan | None:
         if error + 2.02 * window_keys <= 0.6 * wanted:
             break
     return Plan(kept, keys, queries, soft, error, 0.1 * wanted, 2.02 * window_queries, lost, cost)
+
+
+def thinned(
+    most: int, weights: Callable[[float], np.ndarray], rest: float
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """(theta, nodes) of most/2 rings: as many as leave `rest` out of coefficients `weights`(sin theta or more)."""
+    theta = (np.arange(most // 2) + 0.5) * (2.0 * math.pi / most)
+    steps = np.ceil(np.sin(theta) * _RINGS).astype(np.int64)
+    # Two modes more for a field times a coordinate.
+    counts = [
+        min(_coarse(np.append(np.ones(2), weights(step / _RINGS)), rest), most) for step in range(1, _RINGS + 1)
+    ]
+    return theta, np.array(counts)[steps - 1]
 
 
 def _coarse(weights: np.ndarray, rest: float) -> int:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import i0, ive
 
-WINDOWS = ((8, 2.0), (16, 1.25), (16, 2.0))
+WINDOWS = ((8, 2.0), (16, 1.25), (16, 1.5), (16, 2.0))
 """(width, fine over coarse nodes), cheapest first. Widths fill vector registers: 12 costs as much as 16."""
 _OFFSETS = 33
 
