@@ -1,13 +1,16 @@
 """How fast is `attend`? Side by side with dense numpy, dense torch, torch SDPA and KeOps, in one process.
 
-    python benchmarks/attend.py            # d in {2, 3, 8, 64, 384}, n in {1e3, 1e4, 1e5 where feasible}
-    python benchmarks/attend.py --quick    # n <= 1e4, two minutes on two cores
-    python benchmarks/attend.py --scaling  # the methods with a tolerance, n = 1e4 to 1e6, with errors and exponents
+    python benchmarks/attend.py            # d in {2, 3, 8, 64, 384}, n in {1e3, 1e4, 1e5 where feasible}; growth
+    python benchmarks/attend.py --quick    # n <= 1e4, two betas
+    python benchmarks/attend.py --peers    # only the peers; --scaling: only growth
 
-Repetitions are interleaved (each round runs every contestant once) and medians are reported, of CPU time of the
-process and of wall time. Ratios are peer / attend: above one, attend is faster. On a busy machine OMP_NUM_THREADS=1
-makes CPU times comparable, because threads that wait in a barrier spin. A contestant that would need more
-than the memory or time limit is left out.
+First the peers: CPU time as multiples of attend's, and the largest error of every method on sampled rows against
+sums in extended precision. Then the methods with a tolerance, n = 1e4 to 1e6: CPU time, growth, the direct kernel
+at n = 1e5 (a fiftieth of its rows, times fifty) as a multiple of their time at the largest n, and their error
+against the direct kernel on sampled rows. Repetitions are interleaved (each round runs every contestant once) and
+medians are reported, of CPU time of the process and of wall time. One thread, so that CPU times are comparable:
+threads that wait in a barrier spin. numpy's BLAS is not told; OPENBLAS_NUM_THREADS=1 does that. A contestant that
+would need more than the memory or time limit is left out.
 """
 
 from __future__ import annotations
@@ -21,17 +24,21 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
 
-from metastable.attention import attend
+from metastable.attention import Attended, attend
 from metastable.sphere import uniform
 
 RESULTS = Path(__file__).parent / "results"
 BETA = 8.0
+PEERS = ("dense numpy", "dense torch", "torch SDPA", "pykeops")
+OURS = ("attend", "attend blocks", "attend rtol=1e-10", "attend float32")
+GENERAL = [[1.0, 0.3, 0.1], [0.0, 1.0, -0.2], [0.2, 0.0, 0.9]]
 console = Console(width=150)
 
 
@@ -53,16 +60,23 @@ def machine() -> dict[str, object]:
     }
 
 
-def measure(contestants: dict[str, Callable[[], object]], rounds: int) -> dict[str, dict[str, float]]:
-    """Median CPU and wall seconds of each contestant over interleaved rounds, after one round to warm up."""
+def measure(
+    contestants: dict[str, Callable[[], object]], rounds: int, results: dict[str, Any] | None = None
+) -> dict[str, dict[str, float]]:
+    """Median CPU and wall seconds of each contestant over interleaved rounds, after one round to warm up.
+
+    What the contestants return is left in `results`.
+    """
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in contestants}
     for number in range(rounds + 1):
         for name, run in contestants.items():
             cpu, wall = time.process_time(), time.perf_counter()
-            run()
+            result = run()
             spent = time.process_time() - cpu, time.perf_counter() - wall
             if number:
                 times[name].append(spent)
+            elif results is not None:
+                results[name] = result
     return {
         name: {"cpu": statistics.median(t[0] for t in spent), "wall": statistics.median(t[1] for t in spent)}
         for name, spent in times.items()
@@ -84,101 +98,144 @@ def sdpa(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
 
 
 def keops() -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor] | None:
+    """KeOps' reduction, or None and a sentence where it is not installed or cannot compile."""
     try:
         from pykeops.torch import LazyTensor
+
+        def run(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+            q, k = LazyTensor(BETA * x[:, None, :]), LazyTensor(x[None, :, :])
+            scores = (q * k).sum(-1) + LazyTensor(torch.log(m)[None, :, None])
+            return scores.sumsoftmaxweight(LazyTensor(x[None, :, :]), axis=1)
+
+        few = uniform(10, 2, seed=0)
+        run(few, torch.full((10,), 0.1, dtype=torch.float64))
     except Exception as error:  # KeOps fails in many ways where it cannot compile
-        console.print(
-            f"pykeops is left out: {type(error).__name__} on import (pip install pykeops and a C++ compiler)."
-        )
+        console.print(f"pykeops is left out: {type(error).__name__}; pip install pykeops, with a C++ compiler.")
         return None
-
-    def run(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
-        q, k = LazyTensor(BETA * x[:, None, :]), LazyTensor(x[None, :, :])
-        scores = (q * k).sum(-1) + LazyTensor(torch.log(m)[None, :, None])
-        return scores.sumsoftmaxweight(LazyTensor(x[None, :, :]), axis=1)
-
     return run
 
 
-def against_peers(quick: bool, dimensions: list[int]) -> list[dict[str, object]]:
+def extended(x: np.ndarray, m: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Attended means of some rows in extended precision."""
+    y = x.astype(np.longdouble)
+    scores = BETA * np.stack([(y[i] * y).sum(axis=1) for i in rows])
+    weight = np.exp(scores - scores.max(axis=1, keepdims=True)) * m
+    return np.stack([(w[:, None] * y).sum(axis=0) / w.sum() for w in weight])
+
+
+def mean_of(result: Any) -> np.ndarray:
+    return np.asarray(result.mean if isinstance(result, Attended) else result, dtype=np.float64)
+
+
+def against_peers(quick: bool, dimensions: list[int]) -> list[dict[str, Any]]:
     peer = keops()
-    rows: list[dict[str, object]] = []
+    rows: list[dict[str, Any]] = []
     for d in dimensions:
         for n in (1_000, 10_000) if quick else (1_000, 10_000, 100_000):
-            if n == 100_000 and d > 8:
+            if (n == 100_000 and d > 8) or (quick and n == 10_000 and d > 3):
                 continue
             x = uniform(n, d, seed=0)
             m = torch.full((n,), 1.0 / n, dtype=torch.float64)
-            array, weights = x.numpy(), m.numpy()
+            array, weights, single = x.numpy(), m.numpy(), x.float()
             runs: dict[str, Callable[[], object]] = {"attend": lambda x=x, m=m: attend(x, x, m, BETA)}
             if d > 8:
                 runs["attend blocks"] = lambda x=x, m=m: attend(x, x, m, BETA, kernel="blocks")
+            if d <= 3 and n >= 10_000:
+                runs["attend rtol=1e-10"] = lambda x=x, m=m: attend(x, x, m, BETA, rtol=1e-10)
+            runs["attend float32"] = lambda x=single, m=m: attend(x, x, m, BETA)
             if n <= 10_000:
                 runs["dense numpy"] = lambda a=array, w=weights: dense_numpy(a, w)
                 runs["dense torch"] = lambda x=x, m=m: attend(x, x, m, BETA, kernel="dense")
             runs["torch SDPA"] = lambda x=x, m=m: sdpa(x, m)
             if peer is not None and d <= 8:
                 runs["pykeops"] = lambda x=x, m=m: peer(x, m)
-            found = measure(runs, 1 if n * n * d > 5e9 else (3 if n > 1000 else 7))
-            rows.append({"d": d, "n": n, "kernel": attend(x[:100], x, m, BETA).kernel, "seconds": found})
+            results: dict[str, Any] = {}
+            found = measure(runs, 1 if n * n * d > (5e8 if quick else 5e9) else (3 if n > 1000 else 7), results)
+            some = np.arange(0, n, n // 10)
+            exact = extended(array, weights, some)
+            errors = {
+                name: float(np.linalg.norm(mean_of(result)[some] - exact, axis=1).max())
+                for name, result in results.items()
+            }
+            kernel = attend(x[:100], x, m, BETA).kernel
+            rows.append({"d": d, "n": n, "kernel": kernel, "seconds": found, "errors": errors})
             console.print(f"d = {d}, n = {n}: attend {found['attend']['cpu']:.3g} s of CPU", style="dim")
     return rows
 
 
-def show(rows: list[dict[str, object]], clock: str) -> None:
-    table = Table(title=f"attend, float64, beta = {BETA:g}: {clock} time, and peers as multiples of it")
-    peers = ["dense numpy", "dense torch", "torch SDPA", "pykeops", "attend blocks"]
-    for column in ("d", "n", "kernel", "attend [ms]", "Gpair/s", *peers):
+def show(rows: list[dict[str, Any]], clock: str) -> None:
+    table = Table(title=f"attend, float64, beta = {BETA:g}: {clock} time, and others as multiples of it")
+    others = [*OURS[1:], *PEERS]
+    for column in ("d", "n", "kernel", "attend [ms]", "Gpair/s", *others):
         table.add_column(column, justify="right")
     for row in rows:
-        seconds: dict[str, dict[str, float]] = row["seconds"]  # type: ignore[assignment]
-        ours, n = seconds["attend"][clock], int(row["n"])  # type: ignore[call-overload]
-        ratios = [f"{seconds[p][clock] / ours:.2f}x" if p in seconds else "-" for p in peers]
+        seconds, n = row["seconds"], row["n"]
+        ours = seconds["attend"][clock]
+        ratios = [f"{seconds[p][clock] / ours:.2g}x" if p in seconds else "-" for p in others]
         speed = f"{n * n / ours / 1e9:.2f}"
         table.add_row(str(row["d"]), str(n), str(row["kernel"]), f"{1e3 * ours:.2f}", speed, *ratios)
     console.print(table)
 
 
-def scaling(quick: bool) -> list[dict[str, object]]:
-    """Cost, growth and true error (sampled rows against all pairs) of the methods with a tolerance."""
-    sizes = (10_000, 100_000) if quick else (10_000, 100_000, 1_000_000)
-    rows: list[dict[str, object]] = []
-    table = Table(title="attend(rtol=): CPU time, largest error on sampled rows, growth exponent")
-    for column in (
-        "d",
-        "rtol",
-        "beta",
-        *(f"n = {n:.0e} [ms]" for n in sizes),
-        "exponent",
-        "error",
-        "stated",
-        "kernels",
-    ):
+def show_errors(rows: list[dict[str, Any]]) -> None:
+    table = Table(title="largest error of the mean on ten rows, against sums in extended precision")
+    for column in ("d", "n", *OURS, *PEERS):
         table.add_column(column, justify="right")
-    for d in (2, 3):
-        for rtol in (1e-10, 1e-5):
-            for beta in (1.0, 16.0, 256.0, 4096.0) if d == 2 else (16.0, 256.0):
-                spent, worst, stated, kernels = [], 0.0, 0.0, []
-                for n in sizes:
-                    x = uniform(n, d, seed=1)
-                    attend(x[:2000], x, beta=beta, rtol=rtol)
-                    found = measure(
-                        {"attend": lambda x=x, b=beta, r=rtol: attend(x, x, beta=b, rtol=r)}, 1 if d == 3 else 3
-                    )
-                    spent.append(found["attend"]["cpu"])
-                    result = attend(x, x, beta=beta, rtol=rtol)
-                    rows_seen = torch.arange(0, n, n // 20)
-                    exact = attend(x[rows_seen], x, beta=beta)
-                    worst = max(worst, float((result.mean[rows_seen] - exact.mean).norm(dim=1).max()))
-                    stated = max(stated, result.error or 0.0)
-                    kernels.append(result.kernel)
-                exponent = math.log(spent[-1] / spent[0]) / math.log(sizes[-1] / sizes[0])
-                row = {"d": d, "rtol": rtol, "beta": beta, "n": sizes, "cpu": spent, "exponent": exponent}
-                rows.append({**row, "error": worst, "stated": stated, "kernels": kernels})
-                table.add_row(
-                    str(d), f"{rtol:.0e}", f"{beta:g}", *(f"{1e3 * s:.1f}" for s in spent), f"{exponent:.2f}",
-                    f"{worst:.0e}", f"{stated:.0e}", " ".join(kernels),
-                )  # fmt: skip
+    for row in rows:
+        shown = [f"{row['errors'][name]:.0e}" if name in row["errors"] else "-" for name in (*OURS, *PEERS)]
+        table.add_row(str(row["d"]), str(row["n"]), *shown)
+    console.print(table)
+
+
+def cases(quick: bool) -> list[tuple[int, str, float, float]]:
+    betas = (1.0, 256.0) if quick else (1.0, 16.0, 64.0, 256.0, 4096.0)
+    circle = [(2, matrix, rtol, beta) for rtol in (1e-10, 1e-5) for matrix in ("I", "B") for beta in betas]
+    return circle + [(3, "I", rtol, beta) for rtol in (1e-10, 1e-5) for beta in betas[: 1 if quick else 4]]
+
+
+def scaling(quick: bool) -> list[dict[str, Any]]:
+    """Cost, growth and true error (sampled rows against all pairs) of the methods with a tolerance."""
+    rows: list[dict[str, Any]] = []
+    table = Table(title="attend(rtol=), queries x or x B: CPU time, growth and the largest error on sampled rows")
+    for column in (
+        "d", "queries", "rtol", "beta", "n = 1e4 [ms]", "1e5 [ms]", "1e6 [ms]", "growth", "exponent",
+        "direct at 1e5 [ms]", "direct / last", "error", "stated", "kernels",
+    ):  # fmt: skip
+        table.add_column(column, justify="right")
+    for d, matrix, rtol, beta in cases(quick):
+        sizes = (10_000, 100_000) if d == 3 and quick else (10_000, 100_000, 1_000_000)
+        tokens = {n: uniform(n, d, seed=1) for n in sizes}
+        to_queries = torch.eye(d, dtype=torch.float64)
+        if matrix == "B":
+            to_queries = torch.tensor(GENERAL, dtype=torch.float64)[:d, :d]
+        queries = {n: x @ to_queries if matrix == "B" else x for n, x in tokens.items()}
+        runs: dict[str, Callable[[], object]] = {
+            str(n): lambda q=queries[n], x=tokens[n], b=beta, r=rtol: attend(q, x, beta=b, rtol=r) for n in sizes
+        }
+        runs["direct"] = lambda q=queries[100_000][::50], x=tokens[100_000], b=beta: attend(q, x, beta=b)
+        results: dict[str, Any] = {}
+        found = measure(runs, 3 if d == 2 else 1, results)
+        spent, direct = [found[str(n)]["cpu"] for n in sizes], 50.0 * found["direct"]["cpu"]
+        worst, stated, kernels = 0.0, 0.0, []
+        for n in sizes:
+            result = results[str(n)]
+            some = torch.arange(0, n, n // 20)
+            exact = attend(queries[n][some], tokens[n], beta=beta)
+            worst = max(worst, float((result.mean[some] - exact.mean).norm(dim=1).max()))
+            stated = max(stated, result.error or 0.0)
+            kernels.append(result.kernel)
+        growth = spent[-1] / spent[0]
+        exponent = math.log(growth) / math.log(sizes[-1] / sizes[0])
+        row = {"d": d, "queries": matrix, "rtol": rtol, "beta": beta, "n": sizes, "cpu": spent, "growth": growth}
+        row |= {"exponent": exponent, "direct_at_1e5": direct, "ratio": direct / spent[-1]}
+        rows.append({**row, "error": worst, "stated": stated, "kernels": kernels})
+        shown = [f"{1e3 * s:.1f}" for s in spent] + ["-"] * (3 - len(spent))
+        table.add_row(
+            str(d), "x B" if matrix == "B" else "x", f"{rtol:.0e}", f"{beta:g}", *shown, f"{growth:.0f}x",
+            f"{exponent:.2f}", f"{1e3 * direct:.0f}", f"{direct / spent[-1]:.0f}x", f"{worst:.0e}",
+            f"{stated:.0e}", " ".join(dict.fromkeys(kernels)),
+        )  # fmt: skip
+        console.print(f"d = {d}, {matrix}, rtol = {rtol:.0e}, beta = {beta:g}: {shown[-1]} ms", style="dim")
     console.print(table)
     return rows
 
@@ -186,18 +243,25 @@ def scaling(quick: bool) -> list[dict[str, object]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="smaller sizes")
-    parser.add_argument("--d", type=int, nargs="+", default=[2, 3, 8, 64, 384], help="dimensions to run")
-    parser.add_argument("--scaling", action="store_true", help="the methods with a tolerance instead of the peers")
+    parser.add_argument("--d", type=int, nargs="+", default=[2, 3, 8, 64, 384], help="dimensions against the peers")
+    parser.add_argument("--peers", action="store_true", help="the peers alone")
+    parser.add_argument("--scaling", action="store_true", help="the methods with a tolerance alone")
+    parser.add_argument("--threads", type=int, default=1, help="threads of torch and of metastable")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the JSON file")
     arguments = parser.parse_args()
-    if arguments.scaling:
-        name, result = "attend-scaling", scaling(arguments.quick)
-    else:
-        name, result = "attend", against_peers(arguments.quick, arguments.d)
-        show(result, "cpu")
-        show(result, "wall")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(arguments.threads)
+    result: dict[str, Any] = {"machine": machine()}
+    if not arguments.scaling:
+        result["rows"] = against_peers(arguments.quick, arguments.d)
+        show(result["rows"], "cpu")
+        show(result["rows"], "wall")
+        show_errors(result["rows"])
+    if not arguments.peers:
+        result["growth"] = scaling(arguments.quick)
+    torch.set_num_threads(threads)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / f"{name}.json").write_text(json.dumps({"machine": machine(), "rows": result}, indent=1) + "\n")
+    (arguments.out / "attend.json").write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

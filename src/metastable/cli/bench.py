@@ -71,11 +71,11 @@ def summary(script: Path) -> str:
 
 def run(script: Path, arguments: list[str], quiet: bool) -> None:
     """Run one script as if by `python script arguments`, its tables on standard error when `quiet`."""
-    argv, stdout = sys.argv, sys.stdout
-    sys.argv = [str(script), *arguments]
+    argv, stdout, path = sys.argv, sys.stdout, sys.path
+    sys.argv, sys.path = [str(script), *arguments], [str(script.parent), *sys.path]
     if quiet:
         sys.stdout = sys.stderr
     try:
         runpy.run_path(str(script), run_name="__main__")
     finally:
-        sys.argv, sys.stdout = argv, stdout
+        sys.argv, sys.stdout, sys.path = argv, stdout, path
