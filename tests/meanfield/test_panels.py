@@ -50,7 +50,7 @@ def test_panels_are_united_and_read_at_finer_nodes():
 def test_groups_have_the_field_of_their_nodes():
     """Late enough for clusters: most nodes stand in groups, and none of the sixteen digits is lost."""
     flow, t, kappa = SelfAttention(tilted(0.5), 8.0), 4.0, 8.0 * 1.2808
-    frame = flow_map(flow, LAW, np.array([t]), kappa, Accuracy.within(1e-8, 6.0, 1e-4), 8192).frames[0]
+    frame = flow_map(flow, LAW, np.array([t]), kappa, Accuracy.within(1e-8, 6.0), 8192).frames[0]
     mass = frame.panels.mass(LAW)
     groups = Groups(flow, frame.theta, mass, kappa)
     assert groups.inside.mean() > 0.5

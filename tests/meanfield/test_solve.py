@@ -76,6 +76,17 @@ def test_it_says_when_it_cannot():
         solve(tilted(0.5), 64.0, reference_skew(), 2.0, tol=1e-7, max_nodes=256, strict=True)
 
 
+def test_a_loose_tolerance_leaves_the_metastable_phase_in_time():
+    """At beta = 160 the exit, at t = 17.9, begins with a mass of 1e-8 between the clusters.
+
+    A tolerance of 1e-2 neglects as much at first; it has to notice.
+    """
+    loose, tight = (solve(tilted(0.5), 160.0, Uniform(2), 18.0, tol=tol) for tol in (1e-2, 1e-3))
+    assert loose.converged and tight.converged
+    off = abs(float(distance_to_limit(loose).distance[-1] - distance_to_limit(tight).distance[-1]))
+    assert off < loose.error + tight.error < 0.011
+
+
 def test_a_law_with_jumps_is_resolved():
     """f = 2 on half of the circle: the cells of the law close in on its jumps until they hold no mass."""
     path = solve(diagonal(2, 1), 16.0, lambda x: (x[:, 1] > 0).double(), 1.0, tol=1e-6)
@@ -101,6 +112,9 @@ def test_a_law_with_jumps_is_resolved():
         ({"density": lambda x: x}, "density must return shape"),
         ({"density": lambda x: torch.zeros(len(x))}, "density must have a positive integral"),
         ({"density": "uniform"}, "density must be a law"),
+        ({"density": lambda x: 1 / (torch.atan2(x[:, 1], x[:, 0]) - 1).abs()}, "must be integrable"),
+        ({"w": ms.AttentionWeights(V=[[1.0]], B=[[1.0]])}, "needs d >= 2, got weights with d = 1"),
+        ({"tol": math.nan}, "tol must be finite and > 0"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments, sentence):

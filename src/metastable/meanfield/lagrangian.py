@@ -52,9 +52,13 @@ class Accuracy:
     negligible: float
 
     @classmethod
-    def within(cls, mass: float, width: float, tol: float) -> Accuracy:
-        """Measured: a step misplaces far less than it is allowed to, and a polynomial about that much."""
-        return cls(mass, 4 * mass, width, max(2e-3 * tol**2, 1e-3 * mass, 1e-18))
+    def within(cls, mass: float, width: float) -> Accuracy:
+        """Measured: a step misplaces far less than it is allowed to, and a polynomial about that much.
+
+        What may stay torn shrinks with the mass as well: the exit from the metastable phase begins with the little
+        mass between the clusters, so that two runs that neglect the same would leave at the same, wrong time.
+        """
+        return cls(mass, 4 * mass, width, max(7e-3 * mass, 1e-18))
 
 
 @dataclass(eq=False)

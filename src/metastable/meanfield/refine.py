@@ -47,6 +47,8 @@ class Refined:
     solver: str
     nodes: int
     total: float
+    reason: str = "raise max_nodes or tol"
+    """What would help when it did not converge."""
 
 
 def refine_circle(flow: Flow, law: Law, times: Array, tol: float, kappa: float, max_nodes: int) -> Refined:
@@ -55,16 +57,24 @@ def refine_circle(flow: Flow, law: Law, times: Array, tol: float, kappa: float, 
     fine: FlowMap | None = None
     errors, converged = np.full(len(times), np.inf), False
     for mass, width in _accuracies(tol):
-        if fine is not None and fine.torn and mass > 0.3 * tol**2:
+        if fine is not None and fine.torn and mass > max(0.3 * tol**2, LEAST_MASS):
             continue
         coarse = fine
-        fine = flow_map(flow, initial, times, kappa, Accuracy.within(mass, width, tol), max_nodes)
+        fine = flow_map(flow, initial, times, kappa, Accuracy.within(mass, width), max_nodes)
         if coarse is not None:
             errors = np.maximum(_differences(initial, coarse, fine), 2 * math.sqrt(fine.unresolved))
             converged = bool(errors.max() < tol) and initial.resolved
             if converged or fine.unresolved:
                 break
     assert fine is not None
+    reason = "raise max_nodes or tol" if fine.unresolved else "a smaller tol refines further"
+    if not initial.resolved:
+        reason = "the density is not resolved by 44 halvings of a cell: smooth it"
+    elif fine.torn and not fine.unresolved and mass <= LEAST_MASS:
+        reason = (
+            "tokens were torn apart at a separatrix, where a misplaced mass dp costs 2 sqrt(dp) and float64 leaves "
+            f"dp = {errors.max() ** 2 / 4:.1g}: raise tol"
+        )
     theta, weight, start = _dense_output(initial, fine, tol)
     return Refined(
         frames=sphere.from_angles(theta),
@@ -75,6 +85,7 @@ def refine_circle(flow: Flow, law: Law, times: Array, tol: float, kappa: float, 
         solver="panels of the circle",
         nodes=fine.most_nodes,
         total=initial.total,
+        reason=reason,
     )
 
 
@@ -83,8 +94,10 @@ def _accuracies(tol: float) -> Iterator[tuple[float, float]]:
     if tol < 5e-3:
         yield 1e-3 * tol, 6.0
         yield 1e-4 * tol, 5.0  # left out when the first run was torn: it would be in vain
-    for share, width in ((0.3, 5.5), (0.06, 4.5), (0.02, 4.0)):
+    for share, width in ((0.3, 5.5), (0.06, 4.5), (0.02, 4.0), (2e-3, 4.0), (2e-4, 4.0)):
         yield max(share * tol**2, LEAST_MASS), width
+        if share * tol**2 <= LEAST_MASS and width == 4.0:
+            return
 
 
 def _differences(law: CircleLaw, coarse: FlowMap, fine: FlowMap) -> Array:

@@ -46,9 +46,10 @@ def solve(
         `path.converged` False, because its error estimate is as good as before.
     max_nodes: how far refinement may go (defaults: 8192 on the circle, 20000 on S^2 and beyond).
 
-    Nodes: on the circle labels that follow the separatrix, and a final interpolation to nodes so dense that kinked
-    integrands, like the cost to two atoms, are integrated to tol as well; on S^2 product Gauss rules, graded
-    towards E^perp; for d > 3 a Sobol sequence.
+    Nodes: on the circle panels, halved where the flow stretches, and a final interpolation to nodes so dense
+    that W2 to two antipodal atoms can be read off them to tol as well; on S^2 product Gauss rules, graded towards
+    E^perp; for d > 3 a Sobol sequence. Past the exit of the metastable phase the circle reaches some 5e-7 in W2 and
+    not much less: tokens are torn apart there, a misplaced mass dp costs 2 sqrt(dp), and rounding leaves 1e-14.
 
     >>> w = AttentionWeights(V=[[2.0, 0.0], [0.0, 1.0]], B=[[1.0, 0.0], [0.0, 1.0]])
     >>> path = solve(w, 16.0, lambda x: 1 + 0.5 * x[:, 0], t=1.0, tol=1e-5)
@@ -76,6 +77,8 @@ def solve_flow(
         raise InvalidInput(f"tol must be finite and > 0, got {tol}")
     if max_nodes is not None and max_nodes < 16:
         raise InvalidInput(f"max_nodes must be >= 16, got {max_nodes}")
+    if flow.d < 2:
+        raise InvalidInput(f"the sphere S^(d-1) needs d >= 2, got weights with d = {flow.d}")
     saved = _times(times, t)
     law = as_law(density, flow.d)
     grid = saved if saved[-1] == t else np.append(saved, t)
@@ -89,7 +92,7 @@ def solve_flow(
     if not refined.converged:
         sentence = (
             f"the mean field was not resolved to tol = {tol:g}: the last refinement, to {refined.nodes} nodes, "
-            f"changed it by {max(refined.errors):.2g} in W2; raise max_nodes or tol, or shorten t = {t:g}"
+            f"changed it by {max(refined.errors):.2g} in W2; {refined.reason}, or shorten t = {t:g}"
         )
         if strict:
             raise SolveError(sentence)
