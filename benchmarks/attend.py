@@ -147,7 +147,7 @@ def against_peers(quick: bool, dimensions: list[int]) -> list[dict[str, Any]]:
                 runs["dense numpy"] = lambda a=array, w=weights: dense_numpy(a, w)
                 runs["dense torch"] = lambda x=x, m=m: attend(x, x, m, BETA, kernel="dense")
             runs["torch SDPA"] = lambda x=x, m=m: sdpa(x, m)
-            if peer is not None and d <= 8:
+            if peer is not None and d <= 8 and n <= 10_000:
                 runs["pykeops"] = lambda x=x, m=m: peer(x, m)
             results: dict[str, Any] = {}
             found = measure(runs, 1 if n * n * d > (5e8 if quick else 5e9) else (3 if n > 1000 else 7), results)

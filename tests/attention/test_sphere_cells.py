@@ -225,3 +225,12 @@ def test_other_values_and_bad_input_are_refused() -> None:
         attend_sphere_cells(x, x, x, m, 1.0, 0.0)
     with pytest.raises(InvalidInput, match="float64"):
         attend_sphere_cells(x.float(), x.float(), x.float(), m, 1.0, 1e-6)
+
+
+def test_rounding_is_part_of_the_tolerance() -> None:
+    """Where rounding takes much of rtol, less is left to the cells, and no quadratic kernel has to step in."""
+    keys = sphere.uniform(20_000, 3, seed=0)
+    matrix = torch.tensor([[1.0, 0.3, 0.0], [-0.5, 0.2, 0.7], [0.1, -0.4, -0.6]], dtype=torch.float64)
+    mass = torch.full((20_000,), 1 / 20_000, dtype=torch.float64)
+    _, _, error = attend_sphere_cells(keys @ matrix, keys, keys, mass, 300.0, 1.45e-12)
+    assert error <= 1.45e-12

@@ -68,14 +68,15 @@ def attend_sphere_cells(
     scaled = queries.numpy() * beta
     scale = float(m.max())
     tree, boxes = key_tree(k, m / scale, _ORDERS), query_tree(scaled)
-    sorted_mean, sorted_log_partition, bound = _attend_boxes(tree, boxes, 0.5 * rtol)
+    longest = math.sqrt(float(np.einsum("ic,ic->i", scaled, scaled).max()))
+    # Proxies lie on the sphere; keys that do not differ from them by what rounding did to their length.
+    rounding = 8.0 * np.finfo(np.float64).eps * (64.0 + longest) + longest * off_sphere
+    left = rtol - rounding if rounding < 0.75 * rtol else rtol
+    sorted_mean, sorted_log_partition, bound = _attend_boxes(tree, boxes, 0.5 * left)
     mean, log_partition = torch.empty((n, 3), dtype=torch.float64), torch.empty(n, dtype=torch.float64)
     mean.numpy()[boxes.order] = sorted_mean
     log_partition.numpy()[boxes.order] = sorted_log_partition + math.log(scale)
-    longest = math.sqrt(float(np.einsum("ic,ic->i", scaled, scaled).max()))
-    rounding = 8.0 * np.finfo(np.float64).eps * (64.0 + longest)
-    # Proxies lie on the sphere; keys that do not differ from them by what rounding did to their length.
-    return mean, log_partition, float(2.0 * bound + rounding + longest * off_sphere)
+    return mean, log_partition, float(2.0 * bound + rounding)
 
 
 def checked_keys(
