@@ -1,14 +1,20 @@
-"""The two ways to the mean-field curve agree."""
+"""The curves that the experiments draw are those of the mean field, before and after the departure."""
 
 import numpy as np
+import pytest
 
-from metastable import meanfield
-from metastable.meanfield import reference_skew
-from metastable.papers.concentration.families import graded_curve, mean_field, sheared
+from metastable.meanfield import Uniform, reference_skew
+from metastable.papers.concentration.families import distance_curve, sheared
+from metastable.papers.concentration.terminal import TERMINAL_W2, first_crossing
 
 
-def test_graded_nodes_reproduce_the_refined_curve():
-    times = np.array([0.0, 1.0, 2.0])
-    refined = meanfield.distance_to_limit(mean_field(sheared(0.5), 64.0, reference_skew(), times, 1e-5))
-    graded = graded_curve(sheared(0.5), 64.0, reference_skew(), times, n=800)
-    assert np.abs(graded - refined.distance.numpy()).max() < 1e-5
+def test_curve_meets_the_reference_values():
+    curve = distance_curve(sheared(0.5), 64.0, reference_skew(), [0.0, 1.0, 2.0, 4.0], 1e-5)
+    assert curve[1:] == pytest.approx([0.6062913, 0.3951482, 0.1749828], abs=5e-6)
+
+
+def test_curve_leaves_when_the_mean_field_leaves():
+    times = np.linspace(0, 9, 37)
+    curve = distance_curve(sheared(0.5), 64.0, Uniform(2), times)
+    least = int(np.argmin(curve))
+    assert first_crossing(times[least:], curve[least:], TERMINAL_W2 / 2) == pytest.approx(8.15, abs=0.01)

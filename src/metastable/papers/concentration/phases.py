@@ -28,7 +28,7 @@ def phases_experiment(setting: Setting) -> Finding:
     phase = np.zeros((len(betas), len(times)), dtype=int)
     rows = []
     for i, beta in enumerate(betas):
-        path = mean_field(w, beta, law, times)
+        path = mean_field(w, beta, law, times, tol=1e-2)
         start, target = path.measure(0), limit(w, path.measure(0))
         end = path.measure(len(path) - 1)
         plus = float(end.mass[end.points @ top > 0].sum())

@@ -132,8 +132,7 @@ def departure_experiment(setting: Setting) -> Finding:
     w = sheared(0.5)
     s = spectrum(w)
     expected = s.delta / s.g_out
-    # Up to where the curve is refined to a tolerance: later departures need more nodes than a fixed number gives.
-    betas = np.array(setting.choose((32.0, 44.0), (32.0, 36.0, 40.0, 44.0, 48.0)))
+    betas = np.array(setting.choose((32.0, 64.0, 96.0), (32.0, 48.0, 64.0, 80.0, 96.0, 112.0, 128.0)))
     curves: dict[str, np.ndarray] = {"beta": betas}
     times_out = []
     for beta in betas:
