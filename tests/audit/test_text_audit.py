@@ -11,8 +11,9 @@ from metastable import sphere
 from metastable.audit.closures import CLOSURES, closure_cosines, gaussian_with_sinks, softmax
 from metastable.audit.forecasts import HeadTokens, OneStep, attended, gaussian, rematchings
 from metastable.audit.text import attention_summary, audit_text, kappas, participation
+from metastable.encoders import load
 from metastable.errors import InvalidInput
-from tiny_encoders import single_head
+from tiny_encoders import WORDS, configs, random_model, single_head
 
 IDS = [list(range(5, 30)), list(range(40, 20, -1)), [7, 8, 9, 7, 8, 9, 30, 31, 32]]
 
@@ -151,6 +152,17 @@ def test_texts_of_no_one_and_many_tokens(tiny):
     assert one.tokens == 1 and one.layers[0].entropy == 0.0
     long = audit_text(encoder, [[5 + i % 50 for i in range(10_000)]])
     assert long.tokens == 64 and long.cut == 1 and long.limit == 64
+
+
+def test_texts_without_a_token_of_their_own_are_left_out(tmp_path):
+    """Invisible characters: the tokenizer reads nothing but its own special tokens."""
+    folder = tmp_path / "tiny"
+    random_model(configs()["bert"]).save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(WORDS))
+    encoder = load(folder)
+    assert audit_text(encoder, ["\u200b", "b a d e"]).empty == 1
+    with pytest.raises(InvalidInput, match=r"the text is empty \(the tokenizer reads no token\)"):
+        audit_text(encoder, ["\u200b"])
 
 
 def test_ten_thousand_vectors_fit_in_memory():

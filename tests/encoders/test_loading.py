@@ -278,6 +278,29 @@ def test_an_unreadable_tokenizer_matters_only_for_texts(make, bert_folder):
         load(bert_folder, tokenizer=bert_folder)
 
 
+def test_a_tokenizer_of_another_alphabet_does_not_weaken_the_check(bert_folder, monkeypatch):
+    """Sentences of unknown tokens only would let any adapter pass: random tokens are read as well."""
+    from dataclasses import replace
+
+    from metastable.encoders import adapters
+
+    (bert_folder / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "α", "β"]))
+    samples = load(bert_folder).inputs.samples()
+    assert len(samples) == 3 and len(set(samples[-1]["input_ids"][0].tolist())) > 8
+    wrong = replace(adapters.ADAPTERS[0], query="attention.self.key", key="attention.self.query")
+    monkeypatch.setattr(adapters, "ADAPTERS", (wrong,))
+    with pytest.raises(InvalidInput, match="differs from the model's own"):
+        load(bert_folder)
+
+
+def test_a_tokenizer_of_another_model_matters_only_for_texts(bert_folder):
+    with (bert_folder / "vocab.txt").open("a") as words:
+        words.write("\n" + "\n".join(f"word{i}" for i in range(60)) + "\ntide\nboats\nboat")
+    encoder = load(bert_folder)
+    with pytest.raises(InvalidInput, match=r"outside 0\.\.59, got \d+: is this the model's tokenizer"):
+        encoder.hidden_states(["boat"])
+
+
 def test_a_picture_model_reads_no_text(make):
     with pytest.raises(InvalidInput, match="reads images of shape"):
         load(make("vit")).hidden_states(["a boat"])

@@ -128,9 +128,12 @@ def readable(encoder: Encoder, texts: Any) -> tuple[list[Any], int]:
         raise InvalidInput(
             "texts must hold at least one text, got none (leave texts out to audit the weights alone)"
         )
-    kept = [item for item in items if not (isinstance(item, str) and not item.strip())]
+    kept = [
+        item for item in items if not isinstance(item, str) or (item.strip() and encoder.inputs.own_tokens(item))
+    ]
     if not kept:
-        raise InvalidInput(f"all {len(items)} texts are empty, so there is nothing to measure")
+        told = "the text is" if len(items) == 1 else f"all {len(items)} texts are"
+        raise InvalidInput(f"{told} empty (the tokenizer reads no token), so there is nothing to measure")
     return kept, len(items) - len(kept)
 
 
