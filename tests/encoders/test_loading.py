@@ -151,8 +151,51 @@ def test_a_config_that_does_not_fit_is_refused(make, bert_folder):
     config = json.loads((bert_folder / "config.json").read_text())
     config["hidden_size"] = 48
     (bert_folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InvalidInput):
+    with pytest.raises(InvalidInput, match=r"tensors have another shape, among them .*\(24,\) where \(48,\)"):
         load(bert_folder)
+    (bert_folder / "config.json").write_text(json.dumps({**config, "num_attention_heads": "three"}))
+    with pytest.raises(InvalidInput, match="is no bert config"):
+        load(bert_folder)
+    (bert_folder / "config.json").write_text("[1, 2]")
+    with pytest.raises(InvalidInput, match=r"a config is a dictionary .* got list"):
+        load(bert_folder)
+
+
+def test_a_few_quantised_matrices_are_enough_to_refuse(make, tmp_path):
+    """A file whose MLPs alone are int8: cast to float they would make a model that nobody trained."""
+    model = make("bert")
+    model.config.save_pretrained(tmp_path)
+    state = {
+        k: v.to(torch.int8) if k.endswith("intermediate.dense.weight") else v for k, v in model.state_dict().items()
+    }
+    safetensors.save_file({k: v.contiguous() for k, v in state.items()}, tmp_path / "model.safetensors")
+    with pytest.raises(InvalidInput, match="stores its weights as int8"):
+        load(tmp_path)
+
+
+def test_weights_that_are_no_numbers_are_named(make, tmp_path):
+    model = make("bert")
+    model.config.save_pretrained(tmp_path)
+    state = {k: v.clone() for k, v in model.state_dict().items()}
+    state["encoder.layer.1.output.dense.weight"][3, 4] = float("nan")
+    safetensors.save_file(state, tmp_path / "model.safetensors")
+    with pytest.raises(InvalidInput, match=r"NaN or infinity in encoder\.layer\.1\.output\.dense\.weight"):
+        load(tmp_path)
+
+
+def test_a_model_that_cannot_run_is_a_sentence(make):
+    config = transformers.NystromformerConfig(
+        **SIZES, vocab_size=60, max_position_embeddings=64, num_landmarks=8, segment_means_seq_len=64
+    )
+    with pytest.raises(InvalidInput, match=r"refused: the model cannot be run on an input of shape \(17,\)"):
+        load(transformers.NystromformerModel(config))
+
+
+def test_the_encoder_of_an_encoder_decoder_is_named(tmp_path):
+    config = transformers.T5Config(d_model=24, d_kv=8, num_layers=2, num_heads=3, d_ff=40, vocab_size=60)
+    transformers.T5EncoderModel(config).save_pretrained(tmp_path)
+    with pytest.raises(InvalidInput, match="the encoder of a t5, an encoder-decoder"):
+        load(tmp_path)
 
 
 def test_decoders_are_refused(tmp_path):

@@ -142,4 +142,12 @@ def forward(model: nn.Module, inputs: dict[str, Any] | Tensor, **options: Any) -
     with torch.no_grad():
         if isinstance(inputs, Tensor):
             return model(inputs.to(device))
-        return model(**{name: value.to(device) for name, value in inputs.items()}, **options)
+        moved = {name: value.to(device) for name, value in inputs.items()}
+        try:
+            return model(**moved, **options)
+        except (TypeError, ValueError, IndexError, RuntimeError) as error:
+            if isinstance(error, torch.OutOfMemoryError) or "memory" in str(error):
+                raise
+            shape = tuple(next(iter(moved.values())).shape[1:])
+            reason = " ".join(str(error).split())[:160]
+            raise InvalidInput(f"the model cannot be run on an input of shape {shape}: {reason}") from error

@@ -59,6 +59,8 @@ class Encoder:
     def to(self, device: Any) -> Encoder:
         """The encoder on another device; as in torch, the model itself moves there."""
         try:
+            if torch.device(device).type == "meta":
+                raise RuntimeError("it holds no numbers")
             self.model.to(device)
             sites = tuple(replace(site, layer=site.layer.to(device)) for site in self.sites)
         except (RuntimeError, AssertionError) as error:

@@ -162,7 +162,13 @@ def read_config(source: Any) -> Any:
             told = "names no model_type" if kind is None else f"names the unknown model_type {kind!r}"
             raise InvalidInput(f"the config {told}, and code that comes with a model is not run")
         _refuse_quantised(source)
-        source = transformers.CONFIG_MAPPING[kind].from_dict(source)
+        try:
+            source = transformers.CONFIG_MAPPING[kind].from_dict(source)
+        except Exception as error:
+            reason = " ".join(str(error).split())[:160]
+            raise InvalidInput(f"the config is no {kind} config: {reason}") from error
+    if not hasattr(source, "model_type"):
+        raise InvalidInput(f"a config is a dictionary or a transformers config, got {type(source).__name__}")
     _refuse_decoder(source)
     return source
 
@@ -209,15 +215,22 @@ def _lacks_config(path: Path) -> str:
 def _instantiate(config: Any, state: dict[str, Tensor], name: str) -> tuple[nn.Module, str]:
     transformers = library()
     matrices = Counter(str(t.dtype).split(".")[-1] for t in state.values() if t.ndim == 2)
-    stored = matrices.most_common(1)[0][0] if matrices else "float32"
-    if stored not in DTYPES.values():
-        raise InvalidInput(f"{name} stores its weights as {stored}; a quantised model must be dequantised first")
+    small = next((t.dtype for t in state.values() if t.ndim >= 2 and t.element_size() == 1), None)
+    if small not in (None, torch.bool):
+        told = str(small).split(".")[-1]
+        raise InvalidInput(f"{name} stores its weights as {told}; a quantised model must be dequantised first")
+    stored = next((kind for kind, _ in matrices.most_common() if kind in DTYPES.values()), "float32")
     state = {k: v.float() if v.is_floating_point() else v for k, v in state.items()}
     with _quiet():
         try:
             kind = transformers.MODEL_MAPPING[type(config)]
             model, info = (kind[0] if isinstance(kind, tuple) else kind).from_pretrained(
-                None, config=config, state_dict=state, output_loading_info=True, attn_implementation="eager"
+                None,
+                config=config,
+                state_dict=state,
+                output_loading_info=True,
+                attn_implementation="eager",
+                ignore_mismatched_sizes=True,  # told below, with the names
             )
         except (ValueError, RuntimeError, KeyError) as error:
             reason = str(error).strip().splitlines()[0]
@@ -225,14 +238,29 @@ def _instantiate(config: Any, state: dict[str, Tensor], name: str) -> tuple[nn.M
     missing = [key for key in info["missing_keys"] if "pooler" not in key and "position_ids" not in key]
     wrong = [key[0] if isinstance(key, tuple) else key for key in info.get("mismatched_keys", [])]
     if wrong:
+        first = min(wrong)
+        held, asked = tuple(state[first].shape) if first in state else "another", _shape(model, first)
         raise InvalidInput(
-            f"{name} does not fit its config: {wrong[0]} and {len(wrong) - 1} more have other shapes"
+            f"{name} does not fit its config: {len(wrong)} tensor{'s have' if len(wrong) > 1 else ' has'} another "
+            f"shape, among them {first}: {held} where {asked} is expected"
+        )
+    if missing and all(key.startswith("decoder.") for key in missing):
+        raise InvalidInput(
+            f"{name} is the encoder of a {config.model_type}, an encoder-decoder, for which there is no adapter"
         )
     if missing:
         raise InvalidInput(
             f"{name} lacks {len(missing)} tensors of its config's model, among them {sorted(missing)[0]}"
         )
+    broken = next((key for key, p in model.named_parameters() if not bool(torch.isfinite(p).all())), None)
+    if broken is not None:
+        raise InvalidInput(f"{name} holds a NaN or infinity in {broken}")
     return model.float().eval(), stored
+
+
+def _shape(model: nn.Module, key: str) -> tuple[int, ...] | str:
+    tensor = model.state_dict().get(key)
+    return "another" if tensor is None else tuple(tensor.shape)
 
 
 def _inputs(model: Any, tokenizer: Any) -> Inputs:
