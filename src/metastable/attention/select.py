@@ -97,8 +97,11 @@ def _approximate(
     if queries.device.type != "cpu":
         return None
     if d == 3:
-        # Measured nanoseconds: cells where the partition varies much; else the grid, whose cost is known.
-        cells = 5000.0 * n_q if n_q * n_k > 400_000_000 and sharpest < MOST_SHARP else math.inf
+        # Measured nanoseconds: the grid, whose cost is known and infinite where the partition varies much; cells of
+        # keys that fill the sphere, as they do where the grid can be used.
+        cells = 5000.0 * n_q * (1.0 if rtol >= 1e-8 else 4.0)
+        if n_q * n_k <= 400_000_000 or sharpest >= MOST_SHARP:
+            cells = math.inf
         grid = grid_cost(queries, keys, keys.new_ones(n_k) if mass is None else mass, beta, rtol)
         if grid < min(0.8 * n_q * n_k, cells):
             return "sphere_grid"
