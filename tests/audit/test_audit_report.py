@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from metastable.audit import audit, audit_series
+from metastable.audit.findings import _layers
 from metastable.encoders import load
 from metastable.errors import InvalidInput, StorageError
 from tiny_encoders import configs, random_model
@@ -74,7 +75,9 @@ def test_token_vectors_and_a_single_layer_with_one_head():
     module = torch.nn.TransformerEncoder(block, 1, enable_nested_tensor=False)
     report = audit(module, [torch.randn(9, 6), torch.randn(1, 6)], loop_steps=5)
     assert next(a for a in report.scorecard if a.name == "One head").holds
-    assert "<svg" in report.to_html()
+    assert report.loops[0].terminal_wrong_layer is None and report.loops[0].early_rolled_heads is None
+    assert any("there is no other layer to compare with" in f.evidence for f in report.findings)
+    assert "<svg" in report.to_html() and "1 layer of 1 head," in report.to_html()
     json.dumps(report.to_dict(), allow_nan=False)
 
 
@@ -166,6 +169,37 @@ def test_command_line(tmp_path):
     (tmp_path / "empty.txt").write_text("\n\n")
     run = CliRunner().invoke(app, [str(folder), "--text", str(tmp_path / "empty.txt")])
     assert "holds no text" in str(run.exception)
+
+
+def test_ties_are_told_as_ties():
+    """Scores of zero: attention is the mean, so no forecast that reads scores may be called the best."""
+    model = random_model(configs()["bert"])
+    with torch.no_grad():
+        for block in model.encoder.layer:
+            block.attention.self.query.weight.mul_(1e-4)
+            block.attention.self.query.bias.zero_()
+    report = audit(load(model), IDS, loop_steps=3)
+    (best,) = [f for f in report.findings if "forecast" in f.sentence and "adds to a token" in f.sentence]
+    assert (
+        "scores add next to nothing" in best.sentence and "the best within 0.02 in 3 of 3 layers" in best.evidence
+    )
+    (kept,) = [f for f in report.findings if "substitutes for softmax" in f.sentence]
+    assert "gaussian with sinks, gaussian and mean keep most" in kept.sentence
+
+
+@pytest.mark.parametrize(
+    ("numbers", "words"),
+    [
+        ([3], "layer 3"),
+        ([0, 2, 3, 4, 5], "layers 0 and 2-5"),
+        ([1, 2], "layers 1 and 2"),
+        ([4, 5, 6], "layers 4-6"),
+        ([0, 1, 4, 7, 8, 9], "layers 0, 1, 4 and 7-9"),
+        (list(range(12)), "all 12 layers"),
+    ],
+)
+def test_layers_in_words(numbers, words):
+    assert _layers(numbers, 12) == words
 
 
 MARKS = {

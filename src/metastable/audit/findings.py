@@ -14,6 +14,8 @@ from metastable.encoders import Encoder
 SINK = 0.25
 REACHED = 0.9
 """Mean cosine of the zero-temperature forecast from which its limit is called reached."""
+TIE = 0.02
+"""Cosines that differ by no more than this are told as equal."""
 SHORT = 16
 """Mean number of tokens below which nothing measured on text is called more than weak."""
 LIMITS = (
@@ -96,48 +98,74 @@ def _temperature(weights: WeightAudit, text: TextAudit | None) -> Finding:
     )
     evidence = (
         f"kappa {_span([layer.kappa for layer in text.layers])}, kappa/(d_eff - 1) {_span(ratios)} over layers; "
-        f"cosine of the zero-temperature forecast with the truth {limit:.2f} (reached: {REACHED:g})"
+        f"cosine of the zero-temperature forecast with the truth {_beside(text, 'zero_temperature')}, "
+        f"reached from {REACHED:g} on"
     )
     return Finding(verdict, evidence, "measured" if text.tokens >= SHORT * text.texts else "weak")
 
 
 def _forecast(text: TextAudit) -> Finding:
-    def mean(name: str) -> float:
-        return sum(f.cosine[name] for f in text.forecasts) / len(text.forecasts)
-
     names = {
         "gaussian": "the mean and covariance of the tokens (Gaussian tilt)",
         "argmax": "each token's best key alone (argmax)",
         "uniform": "the mean of the tokens (uniform attention)",
         "zero_temperature": "the zero-temperature limit",
     }
-    best = max(names, key=mean)
-    controls = [v for f in text.forecasts if (v := f.control[best]) is not None]
-    control = sum(controls) / len(controls) if controls else None
-    # Uniform attention has no control of its own: being best, it says that scores add nothing.
-    beats = best == "uniform" or all(
+    best = max(names, key=lambda name: _mean_cosine(text, name))
+    plain = _mean_cosine(text, "uniform") >= _mean_cosine(text, best) - TIE
+    best = "uniform" if plain else best
+    first = sum(f.cosine[best] >= max(f.cosine.values()) - TIE * plain for f in text.forecasts)
+    others = ", ".join(f"{n.replace('_', ' ')} {_beside(text, n)}" for n in names if n != best)
+    evidence = (
+        f"mean cosine {_beside(text, best)}; {others}; the best{f' within {TIE:g}' * plain} in {first} of "
+        f"{len(text.forecasts)} layers; control: other heads' scores"
+    )
+    most = _enough(text) and 2 * first > len(text.forecasts)
+    if plain:
+        return Finding(
+            "Averaged over layers, the mean of the tokens (uniform attention) forecasts what attention adds to a "
+            "token as well as anything: scores add next to nothing.",
+            evidence,
+            "supported" if most else "weak",
+        )
+    control = _mean_control(text, best)
+    beats = (control is None or _mean_cosine(text, best) - control > TIE) and all(
         f.cosine[best] - (f.control[best] or 0.0) > 2 * f.spread[best] for f in text.forecasts
     )
-    against = "" if control is None else f", {control:.2f} with other heads' scores"
-    first = sum(f.cosine[best] == max(f.cosine.values()) for f in text.forecasts)
-    others = ", ".join(f"{n.replace('_', ' ')} {mean(n):.2f}" for n in names if n != best)
     return Finding(
         f"Averaged over layers, what attention adds to a token is forecast best by {names[best]}.",
-        f"mean cosine {mean(best):.2f}{against}; {others}; the best in {first} of {len(text.forecasts)} layers",
-        "supported" if _enough(text) and beats and 2 * first > len(text.forecasts) else "weak",
+        evidence,
+        "supported" if most and beats else "weak",
     )
+
+
+def _mean_cosine(text: TextAudit, name: str) -> float:
+    return sum(f.cosine[name] for f in text.forecasts) / len(text.forecasts)
+
+
+def _mean_control(text: TextAudit, name: str) -> float | None:
+    known = [v for f in text.forecasts if (v := f.control[name]) is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _beside(text: TextAudit, name: str) -> str:
+    """A forecast's mean cosine beside its control's, in which heads use the scores of other heads."""
+    control = _mean_control(text, name)
+    return f"{_mean_cosine(text, name):.2f}" + ("" if control is None else f" (control: {control:.2f})")
 
 
 def _closures(text: TextAudit) -> Finding:
     own = {k: v for k, v in text.closures.items() if k != "none"}
-    best = max(own, key=lambda k: own[k])
-    gain = own[best] - text.closures["none"]
-    error = text.closures_spread[best] + text.closures_spread["none"]
+    top = max(own.values())
+    best = [k for k, v in own.items() if v >= top - TIE]
+    gain = top - text.closures["none"]
+    error = max(text.closures_spread[k] for k in best) + text.closures_spread["none"]
+    told = _listed([k.replace("_", " ") for k in best])
     return Finding(
-        f"Of the simple substitutes for softmax, {best.replace('_', ' ')} keeps most of the final embedding.",
-        ", ".join(f"{k.replace('_', ' ')} {v:.2f}" for k, v in text.closures.items())
-        + " (cosine with the true one)",
-        "supported" if _enough(text) and gain > 2 * error else "weak",
+        f"Of the simple substitutes for softmax, {told} keep{'s' * (len(best) == 1)} most of the final embedding.",
+        ", ".join(f"{k.replace('_', ' ')} {v:.2f}" for k, v in own.items())
+        + f"; no attention at all {text.closures['none']:.2f} (cosine with the true one)",
+        "supported" if _enough(text) and gain > max(TIE, 2 * error) else "weak",
     )
 
 
@@ -156,7 +184,8 @@ def _sinks(text: TextAudit) -> Finding | None:
     return Finding(
         f"{len(heavy)} of {len(text.heads)} heads send a quarter or more of all attention to one token of a text.",
         f"in {ends} of them that token is the first or the last; "
-        f"{_layers(sorted({h.layer for h in heavy}))}; uniform attention would give one token {1 / length:.1%}",
+        f"they are in {_layers(sorted({h.layer for h in heavy}), len(text.layers))}; "
+        f"uniform attention would give one token {1 / length:.1%}",
         "measured",
     )
 
@@ -177,38 +206,50 @@ def _collapse(text: TextAudit) -> Finding:
 
 def _terminal(loops: Sequence[LoopAudit]) -> Finding:
     right = [loop for loop in loops if loop.terminal_holds]
-    wrong = max((loop.terminal_wrong_layer for loop in right), default=0.0)
+    wrong = max((w for loop in right or loops if (w := loop.terminal_wrong_layer) is not None), default=None)
+    against = (
+        "there is no other layer to compare with"
+        if wrong is None
+        else (f"the space of another layer holds at most {wrong:.0%}")
+    )
     if not right:
+        moving = sum(not loop.settled for loop in loops)
         return Finding(
             "Iterated alone, no layer ends in the dominant space of its values sum A.",
-            "energy there at the end: " + ", ".join(f"{loop.terminal_energy:.2f}" for loop in loops),
+            f"energy there at the end {_percent([loop.terminal_energy for loop in loops])}, asked {ENDS:.0%}; "
+            f"{against}; {moving} of {len(loops)} were still moving",
             "measured",
         )
     missed = [loop.layer for loop in loops if not loop.terminal_holds]
     but = f"; {_layers(missed)} do{'es' * (len(missed) == 1)} not" if missed else ""
     return Finding(
-        f"Iterated alone, {_layers([loop.layer for loop in right])} end{'s' * (len(right) == 1)} where the weights "
-        f"say, in the dominant space of sum A{but}.",
-        f"at least {min(loop.terminal_energy for loop in right):.0%} of the energy (asked: {ENDS:.0%}); the space "
-        f"of another layer holds at most {wrong:.0%}; the forecast is right in {len(right)} of {len(loops)} layers",
-        "supported" if wrong < 0.5 and 2 * len(right) > len(loops) else "weak",
+        f"Iterated alone, {_layers([loop.layer for loop in right], len(loops))} end{'s' * (len(right) == 1)} where "
+        f"the weights say, in the dominant space of sum A{but}.",
+        f"at least {min(loop.terminal_energy for loop in right):.0%} of the energy (asked: {ENDS:.0%}); "
+        f"{against}; the forecast is right in {len(right)} of {len(loops)} layers",
+        "supported" if wrong is not None and wrong < 0.5 and 2 * len(right) > len(loops) else "weak",
     )
 
 
 def _early(weights: WeightAudit, loops: Sequence[LoopAudit]) -> Finding:
     forecast = [loop for loop in loops if loop.forecast_early]
     right = sum(loop.early_holds for loop in loops)
+    rolled = [c for loop in loops if (c := loop.early_rolled_heads) is not None]
     rotating = [layer.layer for layer in weights.layers if layer.product_is_complex]
-    spin = f"; M0 has a complex dominant pair in {_layers(rotating)}" if rotating else ""
+    spin = f"; M0 has a complex dominant pair in {_layers(rotating, len(loops))}" if rotating else ""
     if not forecast:
         return Finding(
             "No layer is forecast to have a separate early phase.",
-            f"Re lambda(M0)/Re lambda(sum A) is below {EARLY_RATIO:g} everywhere; right in {right} of {len(loops)}"
-            f" layers{spin}",
+            f"Re lambda(M0)/Re lambda(sum A) is below {EARLY_RATIO:g} everywhere; peak energy in the space of M0 "
+            f"{_percent([loop.early_energy for loop in loops])}"
+            + (f" (re-matched heads {_percent(rolled)})" if rolled else "")
+            + f"; right in {right} of {len(loops)} layers{spin}",
             "supported" if right == len(loops) else "weak",
         )
     peaks = ", ".join(
-        f"{loop.early_energy:.0%} (re-matched heads {loop.early_rolled_heads:.0%})" for loop in forecast
+        f"{loop.early_energy:.0%}"
+        + (f" (re-matched heads {c:.0%})" if (c := loop.early_rolled_heads) is not None else " (no control)")
+        for loop in forecast
     )
     passed = sum(loop.passed_early for loop in forecast)
     outcome = (
@@ -219,11 +260,11 @@ def _early(weights: WeightAudit, loops: Sequence[LoopAudit]) -> Finding:
         else f"{passed or 'none'} of them do{'es' * (passed < 2)}"
     )
     return Finding(
-        f"The weights forecast that {_layers([loop.layer for loop in forecast])}, iterated alone, first "
-        f"gather{'s' * (len(forecast) == 1)} in the space of M0, a phase of its own: {outcome}.",
+        f"The weights forecast that {_layers([loop.layer for loop in forecast], len(loops))}, iterated alone, "
+        f"first gather{'s' * (len(forecast) == 1)} in the space of M0, a phase of its own: {outcome}.",
         f"peak energy there {peaks}, asked {PASSES:.0%}; "
         f"the forecast is right in {right} of {len(loops)} layers{spin}",
-        "supported" if right == len(loops) else "weak",
+        "supported" if right == len(loops) and all(p.early_rolled_heads is not None for p in forecast) else "weak",
     )
 
 
@@ -260,6 +301,24 @@ def _span(values: Sequence[float]) -> str:
     return f"{min(values):.2g} to {max(values):.2g}"
 
 
-def _layers(numbers: Sequence[int]) -> str:
-    words = [str(n) for n in numbers]
-    return f"layer {words[0]}" if len(words) == 1 else f"layers {', '.join(words[:-1])} and {words[-1]}"
+def _percent(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.0%}", f"{max(values):.0%}"
+    return low if low == high else f"{low} to {high}"
+
+
+def _layers(numbers: Sequence[int], count: int | None = None) -> str:
+    """The layers in words, neighbours as ranges; `count` is that of all layers."""
+    if len(numbers) == count and count > 1:
+        return "both layers" if count == 2 else f"all {count} layers"
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and n == runs[-1][-1] + 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    words = [w for run in runs for w in ([f"{run[0]}-{run[-1]}"] if len(run) > 2 else map(str, run))]
+    return f"layer{'s' * (len(numbers) > 1)} {_listed(words)}"
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"

@@ -45,13 +45,13 @@ class LoopAudit:
     settled: bool
     terminal_energy: float
     """Energy in the dominant space of sum A at the end."""
-    terminal_wrong_layer: float
-    """The largest energy at the end in the dominant space of another layer's sum A."""
+    terminal_wrong_layer: float | None
+    """The largest energy at the end in the dominant space of another layer's sum A; None for a single layer."""
     early_energy: float
     """The largest energy in the dominant space of M0 on the way."""
     early_energy_end: float
-    early_rolled_heads: float
-    """The largest energy on the way in the dominant space of M0 with re-matched heads."""
+    early_rolled_heads: float | None
+    """The largest energy on the way in the dominant space of M0 with re-matched heads; None for a single head."""
     chance: float
     """Energy of tokens without preferred direction in such a space."""
     clusters: int
@@ -118,13 +118,18 @@ def _loop(layer: Layer, weights: WeightAudit, start: Tensor, steps: int) -> Loop
     factors = Factors.of(layer)
     spaces = [(a.to(layer.device), b.to(layer.device)) for a, b in weights.spaces]
     values, products = spaces[layer.index]
-    rolled = Spectrum.of(factors.rolled().sum_products.cpu()).space.to(layer.device)
+    rolled = None
+    if len(factors.query) > 1:
+        rolled = Spectrum.of(factors.rolled().sum_products.cpu()).space.to(layer.device)
     points, path = start, [start]
-    early, early_rolled, terminal = [], [], []
+    early: list[float] = []
+    early_rolled: list[float] = []
+    terminal: list[float] = []
     settled, taken = False, 0
     for taken in range(steps + 1):
         early.append(energy_in(products, points))
-        early_rolled.append(energy_in(rolled, points))
+        if rolled is not None:
+            early_rolled.append(energy_in(rolled, points))
         terminal.append(energy_in(values, points))
         if settled or taken == steps:
             break
@@ -139,7 +144,7 @@ def _loop(layer: Layer, weights: WeightAudit, start: Tensor, steps: int) -> Loop
     forecast_early = ratio >= EARLY_RATIO
     times = _log_times(len(path))
     antipodal = len(groups) == 2 and float((points @ points.T).min()) < -0.9
-    passed = max(early) >= max(PASSES, 2 * max(early_rolled))
+    passed = max(early) >= max(PASSES, 2 * max(early_rolled, default=0.0))
     ended = terminal[-1] >= ENDS
     return LoopAudit(
         layer=layer.index,
@@ -148,10 +153,10 @@ def _loop(layer: Layer, weights: WeightAudit, start: Tensor, steps: int) -> Loop
         steps=taken,
         settled=settled,
         terminal_energy=terminal[-1],
-        terminal_wrong_layer=max((energy_in(space, points) for space in others), default=0.0),
+        terminal_wrong_layer=max((energy_in(space, points) for space in others), default=None),
         early_energy=max(early),
         early_energy_end=early[-1],
-        early_rolled_heads=max(early_rolled),
+        early_rolled_heads=max(early_rolled, default=None),
         chance=values.shape[1] / layer.norm.d_eff,
         clusters=len(groups),
         antipodal=antipodal,

@@ -61,7 +61,7 @@ def _template(name: str) -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["number"] = _number
+    environment.filters |= {"number": _number, "share": _share}
     return environment.get_template(name)
 
 
@@ -71,6 +71,10 @@ def _number(value: Any) -> str:
     if isinstance(value, complex):
         return f"{value.real:.3g}" if abs(value.imag) < 1e-9 else f"{value.real:.3g} ± {abs(value.imag):.2g}i"
     return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0%}"
 
 
 def _tables(report: AuditReport) -> list[dict[str, Any]]:
