@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from metastable.audit.heads import audit_weights
-from metastable.audit.loop import audit_loops, random_tokens, step
+from metastable.audit.loop import FRAMES, audit_loops, random_tokens, step
 from metastable.audit.spectra import Factors
 
 
@@ -34,6 +34,16 @@ def test_every_forecast_stands_beside_its_control(tiny):
         assert loop.early_holds == (passed == loop.forecast_early)
         assert len(loop.curve_steps) == len(loop.curve_early) == len(loop.curve_terminal)
         assert loop.curve_steps[-1] == loop.steps
+
+
+def test_trajectories_follow_the_tokens(tiny):
+    """The first frame is the start, the last the end of the run, all of them inside the unit circle."""
+    encoder = tiny("bert")
+    for loop in audit_loops(encoder, audit_weights(encoder), steps=60):
+        assert loop.trajectory_steps[0] == 0 and loop.trajectory_steps[-1] == loop.steps
+        for token in loop.trajectories:
+            assert len(token) == len(loop.trajectory_steps) <= FRAMES + 1
+            assert all(x * x + y * y <= 1 + 1e-3 for x, y in token)
 
 
 def test_collapse_onto_the_dominant_axis_of_the_values():

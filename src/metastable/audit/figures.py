@@ -83,13 +83,13 @@ def heads_map(rows: Sequence[Sequence[float]], title: str, signed: bool = False,
 def forecast_chart(cosines: dict[str, list[float]], controls: dict[str, list[float | None]]) -> str:
     """Cosine of every forecast with the true update by layer (line), its control (dashed)."""
     colours = {"gaussian": BLUE, "argmax": ORANGE, "uniform": GREEN, "zero_temperature": "#8a4fa3"}
-    width, height, left = 560, 230, 34
+    width, height, left = 640, 260, 50
     layers = len(next(iter(cosines.values())))
     low = min(0.0, *(v for values in cosines.values() for v in values), *_known(controls)) - 0.05
 
     def place(l: int, v: float) -> tuple[float, float]:
         x = left + 8 + l * (width - left - 24) / max(layers - 1, 1)
-        return x, 10 + (height - 40) * (1 - (v - low) / (1 - low))
+        return x, 10 + (height - 50) * (1 - (v - low) / (1 - low))
 
     parts = [_open(width, height + 4, "cosine of one-step forecasts with the truth, by layer")]
     for tick in (0.0, 0.25, 0.5, 0.75, 1.0):
@@ -104,15 +104,20 @@ def forecast_chart(cosines: dict[str, list[float]], controls: dict[str, list[flo
             parts.append(_line(beside, colour, "4 3", 0.6))
     for l in range(layers):
         parts.append(
-            f'<text x="{place(l, 0)[0]:.1f}" y="{height - 8}" text-anchor="middle" class="tick">{l}</text>'
+            f'<text x="{place(l, 0)[0]:.1f}" y="{height - 22}" text-anchor="middle" class="tick">{l}</text>'
         )
+    middle, y = left + (width - left) / 2, 10 + (height - 50) / 2
+    parts.append(f'<text x="{middle}" y="{height - 4}" text-anchor="middle" class="label">layer</text>')
+    turned = f'transform="rotate(-90 12 {y})"'
+    parts.append(f'<text x="12" y="{y}" text-anchor="middle" class="label" {turned}>cosine with the truth</text>')
     parts.append("</svg>")
     legend = "".join(
         f'<span class="key"><i style="background:{colours.get(n, GREY)}"></i>{escape(n.replace("_", " "))}</span>'
         for n in cosines
     )
     return (
-        "".join(parts) + f'<div class="legend">{legend}<span class="key">dashed: other heads\' scores</span></div>'
+        "".join(parts)
+        + f'<div class="legend">{legend}<span class="key">dashed: its control, other heads\' scores</span></div>'
     )
 
 
@@ -133,27 +138,35 @@ def bars(values: dict[str, float]) -> str:
 
 def loop_curves(steps: Sequence[int], terminal: Sequence[float], early: Sequence[float], title: str) -> str:
     """Energy in the space of sum A (blue) and of M0 (orange) along the loop, on a logarithmic axis of steps."""
-    width, height = 220, 120
+    width, height, left, top, below = 290, 168, 36, 22, 34
     last = math.log1p(steps[-1]) or 1.0
 
-    def places(values: Sequence[float]) -> list[tuple[float, float]]:
-        pairs = zip(steps, values, strict=True)
-        return [(4 + (width - 8) * math.log1p(t) / last, 6 + (height - 24) * (1 - v)) for t, v in pairs]
+    def across(t: int) -> float:
+        return left + (width - left - 14) * math.log1p(t) / last
+
+    def down(share: float) -> float:
+        return top + (height - top - below) * (1 - share)
 
     parts = [_open(width, height, f"energy along the loop, {title}")]
-    parts.append(f'<path d="M4 6H{width - 4}M4 {height - 18}H{width - 4}" stroke="#d5dae0"/>')
-    parts.append(_line(places(terminal), BLUE) + _line(places(early), ORANGE))
-    parts.append(f'<text x="4" y="{height - 5}" class="tick">{escape(title)}</text>')
-    parts.append(
-        f'<text x="{width - 4}" y="{height - 5}" text-anchor="end" class="tick">{steps[-1]} steps</text></svg>'
-    )
+    parts.append(f'<text x="{left}" y="13" class="label">{escape(title)}</text>')
+    for share in (0.0, 0.5, 1.0):
+        y = down(share)
+        parts.append(f'<path d="M{left} {y:.1f}H{width - 14}" stroke="#e3e7eb"/>')
+        parts.append(f'<text x="{left - 4}" y="{y + 4:.1f}" text-anchor="end" class="tick">{share:.0%}</text>')
+    for t in sorted({0, *(10**k for k in range(5) if 10**k < 0.6 * steps[-1]), steps[-1]}):
+        x = f'x="{across(t):.1f}" y="{height - 20}" text-anchor="middle"'
+        parts.append(f'<text {x} class="tick">{t}</text>')
+    for values, colour in ((terminal, BLUE), (early, ORANGE)):
+        parts.append(_line([(across(t), down(v)) for t, v in zip(steps, values, strict=True)], colour))
+    centre = left + (width - left) / 2
+    parts.append(f'<text x="{centre}" y="{height - 5}" text-anchor="middle" class="tick">steps</text></svg>')
     return "".join(parts)
 
 
 def loop_paths(trajectories: Sequence[Sequence[Sequence[float]]], title: str, size: int = 160) -> str:
     """Tokens in the plane of the two largest principal directions of the run; dots mark their ends.
 
-    Frames lie ever farther apart in time: where a token went far between two of them, no line is drawn.
+    Where a token went far between two frames (a long rotation is cut short), no line is drawn.
     """
     parts = [_open(size, size, f"trajectories, {title}")]
     middle = size / 2

@@ -31,6 +31,9 @@ EARLY_RATIO = 3.0
 PASSES = 0.25
 """Peak energy in the space of M0 that counts as passing through it, if it is twice that of re-matched heads."""
 ENDS = 0.95
+STRIDE = 0.04
+"""Way that a token goes in the plane between two frames of its trajectory (the circle has radius 1)."""
+FRAMES = 120
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,7 @@ class LoopAudit:
     curve_steps: list[int] = field(repr=False)
     curve_terminal: list[float] = field(repr=False)
     curve_early: list[float] = field(repr=False)
+    trajectory_steps: list[int] = field(repr=False)
     trajectories: list[list[list[float]]] = field(repr=False)
     """Some tokens in the plane of the first two principal directions of the whole run: [token][time][2]."""
 
@@ -143,6 +147,7 @@ def _loop(layer: Layer, weights: WeightAudit, start: Tensor, steps: int) -> Loop
     ratio = weights.layers[layer.index].ratio
     forecast_early = ratio >= EARLY_RATIO
     times = _log_times(len(path))
+    frames, trajectories = _plane(path)
     antipodal = len(groups) == 2 and float((points @ points.T).min()) < -0.9
     passed = max(early) >= max(PASSES, 2 * max(early_rolled, default=0.0))
     ended = terminal[-1] >= ENDS
@@ -167,7 +172,8 @@ def _loop(layer: Layer, weights: WeightAudit, start: Tensor, steps: int) -> Loop
         curve_steps=times,
         curve_terminal=[terminal[t] for t in times],
         curve_early=[early[t] for t in times],
-        trajectories=_plane(path, times),
+        trajectory_steps=frames,
+        trajectories=trajectories,
     )
 
 
@@ -184,11 +190,21 @@ def _log_times(length: int, count: int = 48) -> list[int]:
     return sorted(t for t in grid if 0 <= t < length)
 
 
-def _plane(path: Sequence[Tensor], times: Sequence[int], tokens: int = 24) -> list[list[list[float]]]:
-    seen = torch.stack([path[t] for t in times])
-    pick = torch.linspace(0, seen.shape[1] - 1, min(tokens, seen.shape[1])).round().long()
-    rows = seen.reshape(-1, seen.shape[2])
+def _plane(path: Sequence[Tensor], tokens: int = 24) -> tuple[list[int], list[list[list[float]]]]:
+    """Some tokens in the plane of the first two principal directions of the run, at the steps that show their way.
+
+    A frame is kept when a token went `STRIDE` in the plane since the last one: at most `FRAMES`, and the end.
+    """
+    rows = torch.cat([path[t] for t in _log_times(len(path))])
     axes = torch.linalg.eigh(rows.T @ rows)[1][:, -2:].flip(1)  # of the Gram matrix: d x d, however long the run
     axes = axes * torch.where(axes[axes.abs().argmax(dim=0), [0, 1]] < 0, -1.0, 1.0)
-    plane = torch.einsum("tnd,dk->ntk", seen[:, pick], axes).tolist()
-    return [[[round(x, 4) for x in place] for place in token] for token in plane]
+    pick = torch.linspace(0, len(path[0]) - 1, min(tokens, len(path[0]))).round().long()
+    places = torch.stack([points[pick] @ axes for points in path]).cpu()
+    kept = [0]
+    for t in range(1, len(places)):
+        if len(kept) < FRAMES and float((places[t] - places[kept[-1]]).norm(dim=1).max()) >= STRIDE:
+            kept.append(t)
+    if kept[-1] != len(places) - 1:
+        kept.append(len(places) - 1)
+    plane = places[kept].transpose(0, 1).tolist()
+    return kept, [[[round(x, 4) for x in place] for place in token] for token in plane]

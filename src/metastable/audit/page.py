@@ -137,7 +137,7 @@ def _maps(report: AuditReport) -> list[Markup]:
     heads = report.weights.heads
     drawn = [
         figures.heads_map(grid(heads, "kappa"), "kappa of the weights"),
-        figures.heads_map(grid(heads, "trace"), "tr M / |A||B|: copies (blue), suppresses", signed=True),
+        figures.heads_map(grid(heads, "trace"), "tr M / |A||B|: copies (blue) or suppresses", signed=True),
         figures.heads_map(grid(heads, "angle"), "degrees between top spaces of M and A"),
     ]
     if report.text is not None:
