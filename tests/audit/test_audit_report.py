@@ -132,6 +132,23 @@ def test_series_follows_a_change(tmp_path):
     assert len(json.loads((tmp_path / "series.json").read_text())["reports"]) == 2
 
 
+def test_series_opens_one_model_at_a_time(tiny):
+    """From an iterator the next model is opened when the one before it is done: long trainings fit in memory."""
+    heard = []
+
+    def models():
+        for i in range(3):
+            heard.append(f"open {i}")
+            yield tiny("bert")
+
+    series = audit_series(models(), names=list("abc"), loop_steps=2, report=lambda line: heard.append(line[0]))
+    assert heard.index("open 1") > heard.index("a") and heard.index("open 2") > heard.index("b")
+    page = series.to_html()
+    assert page.count("dominant eigenvalues along the series") == 3 and "wrong layer" in page
+    with pytest.raises(InvalidInput, match="at least two models, got 1"):
+        audit_series(iter([tiny("bert")]), loop_steps=2)
+
+
 def test_series_needs_one_architecture(tiny):
     with pytest.raises(InvalidInput, match="one architecture"):
         audit_series([tiny("bert"), tiny("distilbert")], loop_steps=2)

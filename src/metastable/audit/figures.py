@@ -163,7 +163,35 @@ def loop_curves(steps: Sequence[int], terminal: Sequence[float], early: Sequence
     return "".join(parts)
 
 
-def loop_paths(trajectories: Sequence[Sequence[Sequence[float]]], title: str, size: int = 160) -> str:
+def eigenvalue_lines(values: Sequence[complex], products: Sequence[complex], title: str) -> str:
+    """Real part of the dominant eigenvalue of sum A (blue) and of M0 (orange) from model to model of a series.
+
+    A hollow dot is one of a complex pair.
+    """
+    width, height, left, top, below = 234, 140, 40, 22, 14
+    known = [z.real for z in (*values, *products)]
+    low, high = min(0.0, *known), max(0.0, *known) or 1.0
+
+    def place(i: int, z: complex) -> tuple[float, float]:
+        x = left + 6 + (width - left - 16) * i / max(len(values) - 1, 1)
+        return x, top + (height - top - below) * (high - z.real) / (high - low)
+
+    parts = [_open(width, height, f"dominant eigenvalues along the series, {title}")]
+    parts.append(f'<text x="{left}" y="13" class="label">{escape(title)}</text>')
+    for tick in {0.0, low, high}:
+        y = place(0, complex(tick))[1]
+        parts.append(f'<path d="M{left} {y:.1f}H{width - 4}" stroke="#e3e7eb"/>')
+        parts.append(f'<text x="{left - 4}" y="{y + 4:.1f}" text-anchor="end" class="tick">{tick:.2g}</text>')
+    for eigenvalues, colour in ((values, BLUE), (products, ORANGE)):
+        places = [place(i, z) for i, z in enumerate(eigenvalues)]
+        parts.append(_line(places, colour))
+        for (x, y), z in zip(places, eigenvalues, strict=True):
+            fill = "#fff" if abs(z.imag) > 1e-9 else colour
+            parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="3" fill="{fill}" stroke="{colour}"/>')
+    return "".join(parts) + "</svg>"
+
+
+def loop_paths(trajectories: Sequence[Sequence[Sequence[float]]], title: str, size: int = 168) -> str:
     """Tokens in the plane of the two largest principal directions of the run; dots mark their ends.
 
     Where a token went far between two frames (a long rotation is cut short), no line is drawn.

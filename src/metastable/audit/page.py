@@ -48,7 +48,16 @@ def render_series(series: AuditSeries) -> str:
         {"name": name, "values": values, "spark": Markup(figures.sparkline(values, 120, 24))}
         for name, values in series.table().items()
     ]
-    return _template("series.html.j2").render(s=series, rows=rows)
+    layers = range(len(series.reports[0].weights.layers))
+    lines = []
+    for l in layers:
+        seen = [r.weights.layers[l] for r in series.reports]
+        drawn = figures.eigenvalue_lines(
+            [w.top_sum_values for w in seen], [w.top_sum_products for w in seen], f"layer {l}"
+        )
+        lines.append(Markup(drawn))
+    loops = [[r.loops[l] for r in series.reports] for l in layers]
+    return _template("series.html.j2").render(s=series, rows=rows, lines=lines, loops=loops)
 
 
 def _template(name: str) -> jinja2.Template:

@@ -6,7 +6,7 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -114,15 +114,18 @@ class AuditSeries:
 
 
 def audit_series(
-    encoders: Sequence[Any],
+    encoders: Iterable[Any],
     texts: Any = None,
     *,
     names: Sequence[str] | None = None,
     report: Callable[[str], None] | None = None,
     **options: Any,
 ) -> AuditSeries:
-    """Audit models of one architecture in order: how spectra, kappa, forecasts and phases move along training."""
-    if len(encoders) < 2:
+    """Audit models of one architecture in order: how spectra, kappa, forecasts and phases move along training.
+
+    encoders: `Encoder`s or whatever `load` opens, one after the other; from an iterator only one is held at a time.
+    """
+    if isinstance(encoders, Sized) and len(encoders) < 2:
         raise InvalidInput(f"a series needs at least two models, got {len(encoders)}")
     reports: list[AuditReport] = []
     titles: list[str] = []
@@ -137,6 +140,8 @@ def audit_series(
         titles.append(title)
         tell = None if report is None else (lambda line, title=title: report(f"{title}: {line}"))
         reports.append(audit(encoder, texts, report=tell, **options))
+    if len(reports) < 2:
+        raise InvalidInput(f"a series needs at least two models, got {len(reports)}")
     return AuditSeries(titles, reports)
 
 

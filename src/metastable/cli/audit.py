@@ -71,17 +71,16 @@ def audit(
         def tell(line: str) -> None:
             status.update(line)
 
-        opened = []
-        for model in models:
+        def opened(model: str) -> Any:
             tell(f"opening {model}")
             encoder = load(model, tokenizer=tokenizer).to(device)
             limit = min(max_tokens, encoder.inputs.max_tokens or max_tokens)
-            inputs = dataclasses.replace(encoder.inputs, max_tokens=limit)
-            opened.append(dataclasses.replace(encoder, inputs=inputs))
+            return dataclasses.replace(encoder, inputs=dataclasses.replace(encoder.inputs, max_tokens=limit))
+
         result: Any = (
-            audit_series(opened, texts, names=_titles(models), seed=seed, report=tell)
+            audit_series(map(opened, models), texts, names=_titles(models), seed=seed, report=tell)
             if series
-            else run(opened[0], texts, seed=seed, report=tell)
+            else run(opened(models[0]), texts, seed=seed, report=tell)
         )
     if out is not None:
         result.save(out)
