@@ -107,6 +107,8 @@ def test_bad_arguments(tiny, tmp_path, report):
         audit(tiny("bert"), loop_steps=0)
     with pytest.raises(InvalidInput, match="leave texts out"):
         audit(tiny("bert"), [])
+    with pytest.raises(InvalidInput, match="seed must be an integer from 0"):
+        audit(tiny("bert"), seed=-1)
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot be written"):
         report.save(tmp_path / "file" / "report.html")
@@ -183,6 +185,9 @@ def test_command_line(tmp_path):
     assert isinstance(run.exception, InvalidInput) and "--series" in str(run.exception)
     run = CliRunner().invoke(app, [str(folder), "--device", "abacus"])
     assert isinstance(run.exception, InvalidInput) and "'abacus' cannot be used" in str(run.exception)
+    for place, told in ((tmp_path, "it is a folder"), (text / "r.html", "text.txt is no folder")):
+        run = CliRunner().invoke(app, [str(tmp_path / "never opened"), "--out", str(place)])
+        assert isinstance(run.exception, StorageError) and told in str(run.exception)
     (tmp_path / "empty.txt").write_text("\n\n")
     run = CliRunner().invoke(app, [str(folder), "--text", str(tmp_path / "empty.txt")])
     assert "holds no text" in str(run.exception)

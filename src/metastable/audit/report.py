@@ -86,6 +86,8 @@ def audit(
     opened = encoder if isinstance(encoder, Encoder) else load(encoder)
     if loop_steps < 1:
         raise InvalidInput(f"loop_steps must be >= 1, got {loop_steps}")
+    if not 0 <= seed < 2**63:
+        raise InvalidInput(f"seed must be an integer from 0 to 2^63 - 1, got {seed}")
     tell = report or (lambda line: None)
     weights = audit_weights(opened, tell)
     text = None if texts is None else audit_text(opened, texts, tell, seed=seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -64,6 +65,10 @@ def audit(
     for name, value in (("--max-texts", max_texts), ("--max-tokens", max_tokens)):
         if value < 1:
             raise InvalidInput(f"{name} must be >= 1, got {value}")
+    if series and len(models) < 2:
+        raise InvalidInput(f"a series needs at least two models, got {len(models)}")
+    if out is not None:
+        _writable(out)
     console = Console(stderr=True)
     texts = None if text is None else read_texts(text, max_texts)
     with console.status("opening the model") as status:
@@ -110,6 +115,17 @@ def read_texts(path: Path, count: int) -> list[str]:
     return [texts[i * len(texts) // count] for i in range(count)]
 
 
+def _writable(out: Path) -> None:
+    """Refuse a place that cannot be written before minutes are spent, not after."""
+    place = next((p for p in (out, *out.absolute().parents) if p.exists()), out)
+    if out.is_dir():
+        raise StorageError(f"the report cannot be written to {out}: it is a folder")
+    if place != out and not place.is_dir():
+        raise StorageError(f"the report cannot be written to {out}: {place.name} is no folder")
+    if not os.access(place, os.W_OK):
+        raise StorageError(f"the report cannot be written to {out}: no permission in {place}")
+
+
 def _titles(models: list[str]) -> list[str]:
     names = [Path(m).name for m in models]
     return names if len(set(names)) == len(names) else list(models)
@@ -118,7 +134,8 @@ def _titles(models: list[str]) -> list[str]:
 def _lines(report: Any) -> list[str]:
     model = report.model
     head = (
-        f"{model['name']}: {model['family']}, {model['layers']} layers of {model['heads']} heads, d = {model['d']}"
+        f"{model['name']}: {model['family']}, {_count(model['layers'], 'layer')} of "
+        f"{_count(model['heads'], 'head')}, d = {model['d']}"
     )
     if report.text is not None:
         text = report.text
@@ -128,3 +145,7 @@ def _lines(report: Any) -> list[str]:
     found = [f"{i + 1:2d}. {f.sentence} [{f.confidence}]\n    {f.evidence}" for i, f in enumerate(report.findings)]
     fails = [a.name for a in report.scorecard if not a.holds]
     return [head, *found, f"assumptions of the theory that fail here: {', '.join(fails)}"]
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'s' * (number != 1)}"
