@@ -156,8 +156,27 @@ def test_a_config_that_does_not_fit_is_refused(make, bert_folder):
     (bert_folder / "config.json").write_text(json.dumps({**config, "num_attention_heads": "three"}))
     with pytest.raises(InvalidInput, match="is no bert config"):
         load(bert_folder)
+    (bert_folder / "config.json").write_text(json.dumps({**config, "num_attention_heads": 0}))
+    with pytest.raises(InvalidInput, match="cannot be opened as a bert encoder"):
+        load(bert_folder)
     (bert_folder / "config.json").write_text("[1, 2]")
     with pytest.raises(InvalidInput, match=r"a config is a dictionary .* got list"):
+        load(bert_folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "told"),
+    [
+        ("model.safetensors", "version https://git-lfs.github.com/spec/v1", "Git LFS pointer"),
+        ("model.safetensors.index.json", "{}", "has no weight_map"),
+        ("model.safetensors.index.json", '{"weight_map": {"a": "gone.safetensors"}}', "gone.safetensors is not in"),
+        ("modules.json", "[{}]", "no list of modules"),
+        ("config.json", "{", "not valid JSON"),
+    ],
+)
+def test_files_that_are_not_what_they_are_called(bert_folder, file, content, told):
+    (bert_folder / file).write_text(content)
+    with pytest.raises(StorageError, match=told):
         load(bert_folder)
 
 
@@ -342,6 +361,12 @@ def test_a_tokenizer_of_another_model_matters_only_for_texts(bert_folder):
     encoder = load(bert_folder)
     with pytest.raises(InvalidInput, match=r"outside 0\.\.59, got \d+: is this the model's tokenizer"):
         encoder.hidden_states(["boat"])
+
+
+def test_a_tokenizer_that_fails_is_a_sentence(bert_folder):
+    (bert_folder / "vocab.txt").write_text("")
+    with pytest.raises(InvalidInput, match=r"the tokenizer cannot read 'a b': .*UNK"):
+        load(bert_folder).hidden_states(["a b"])
 
 
 def test_a_picture_model_reads_no_text(make):

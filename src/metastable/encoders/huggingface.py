@@ -18,6 +18,7 @@ from metastable.encoders.inputs import Inputs
 from metastable.errors import InvalidInput, MissingExtra, StorageError
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+POINTER = b"version https://git-lfs"
 STATES = ("state_dict", "model_state_dict")
 """Where training code keeps the weights inside a torch file."""
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
@@ -98,7 +99,10 @@ def read_id(name: str, tokenizer: Any = None) -> Opened:
 def read_sentence_transformer(path: Path, tokenizer: Any = None) -> Opened:
     """A SentenceTransformer folder: its Transformer module, and the pooling that follows it."""
     modules = _json(path / "modules.json")
-    kinds = {str(m["type"]).rsplit(".", 1)[-1]: m["path"] for m in modules}
+    try:
+        kinds = {str(m["type"]).rsplit(".", 1)[-1]: m["path"] for m in modules}
+    except (KeyError, TypeError) as error:
+        raise StorageError(f"modules.json in {path.name} is no list of modules with a type and a path") from error
     if "Transformer" not in kinds:
         raise InvalidInput(
             f"the SentenceTransformer folder {path.name} has no Transformer module, only {list(kinds)}"
@@ -144,7 +148,10 @@ def weight_files(path: Path) -> list[Path]:
     """The weight files of a folder: safetensors when there are any, else one torch file."""
     index = path / "model.safetensors.index.json"
     if index.is_file():
-        return [path / name for name in sorted(set(_json(index)["weight_map"].values()))]
+        try:
+            return [path / name for name in sorted(set(_json(index)["weight_map"].values()))]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise StorageError(f"{index.name} in {path.name} has no weight_map from tensors to files") from error
     if (path / "model.safetensors").is_file():
         return [path / "model.safetensors"]
     return [path / "pytorch_model.bin"] if (path / "pytorch_model.bin").is_file() else []
@@ -175,6 +182,11 @@ def read_config(source: Any) -> Any:
 
 def read_weights(path: Path) -> dict[str, Tensor]:
     """All tensors of a safetensors or `weights_only` torch file."""
+    if not path.is_file():
+        raise StorageError(f"the weight file {path.name} is not in {path.parent.name}")
+    with path.open("rb") as file:
+        if file.read(len(POINTER)) == POINTER:
+            raise StorageError(f"{path.name} is a Git LFS pointer, not the weights; fetch them with: git lfs pull")
     if path.suffix != ".safetensors":
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
@@ -232,8 +244,10 @@ def _instantiate(config: Any, state: dict[str, Tensor], name: str) -> tuple[nn.M
                 attn_implementation="eager",
                 ignore_mismatched_sizes=True,  # told below, with the names
             )
-        except (ValueError, RuntimeError, KeyError) as error:
-            reason = str(error).strip().splitlines()[0]
+        except MemoryError:
+            raise
+        except Exception as error:
+            reason = " ".join(str(error).split())[:160] or type(error).__name__
             raise InvalidInput(f"{name} cannot be opened as a {config.model_type} encoder: {reason}") from error
     missing = [key for key in info["missing_keys"] if "pooler" not in key and "position_ids" not in key]
     wrong = [key[0] if isinstance(key, tuple) else key for key in info.get("mismatched_keys", [])]

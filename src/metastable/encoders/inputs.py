@@ -54,7 +54,7 @@ class Inputs:
         result = []
         for text in [texts] if isinstance(texts, str) else texts:
             if isinstance(text, str):
-                result.append(len(self._tokenizer(text)(text, verbose=False)["input_ids"]))
+                result.append(len(self._read(text)))
             else:
                 result.append(len(text))
         return result
@@ -62,17 +62,15 @@ class Inputs:
     def own_tokens(self, text: Any) -> int:
         """Number of tokens of one text, special tokens not counted."""
         if self.kind == "text" and isinstance(text, str):
-            return len(self._tokenizer(text)(text, verbose=False, add_special_tokens=False)["input_ids"])
+            return len(self._read(text, add_special_tokens=False))
         return len(text)
 
     def unknown(self, texts: Any) -> float:
         """Share of the texts' tokens that the tokenizer does not know (special tokens not counted)."""
         mark = getattr(self.tokenizer, "unk_token_id", None)
-        read = [
-            self.tokenizer(text, verbose=False, add_special_tokens=False)["input_ids"]
-            for text in texts
-            if mark is not None and isinstance(text, str)
-        ]
+        if mark is None:
+            return 0.0
+        read = [self._read(text, add_special_tokens=False) for text in texts if isinstance(text, str)]
         total = sum(map(len, read))
         return sum(ids.count(mark) for ids in read) / total if total else 0.0
 
@@ -119,9 +117,7 @@ class Inputs:
 
     def _ids(self, item: Any, index: int) -> Tensor:
         if isinstance(item, str):
-            ids = self._tokenizer(item)(item, verbose=False, truncation=True, max_length=self.max_tokens)[
-                "input_ids"
-            ]
+            ids = np.asarray(self._read(item, truncation=True, max_length=self.max_tokens))
         else:
             ids = np.asarray(item)
             if ids.ndim != 1 or ids.dtype.kind not in "iu":
@@ -139,7 +135,8 @@ class Inputs:
             )
         return row
 
-    def _tokenizer(self, text: str) -> Any:
+    def _read(self, text: str, **options: Any) -> list[int]:
+        """Token ids of a text."""
         if self.tokenizer is None and self.problem:
             raise InvalidInput(self.problem)
         if self.tokenizer is None:
@@ -147,7 +144,11 @@ class Inputs:
                 f"this model has no tokenizer, so {text[:20]!r} cannot be read; give token ids, or the folder "
                 "of a tokenizer (tokenizer=..., on the command line --tokenizer)"
             )
-        return self.tokenizer
+        try:
+            return list(self.tokenizer(text, verbose=False, **options)["input_ids"])
+        except Exception as error:  # the tokenizers library raises a bare Exception
+            reason = " ".join(str(error).split())[:120]
+            raise InvalidInput(f"the tokenizer cannot read {text[:20]!r}: {reason}") from error
 
 
 def _farthest(row: Tensor) -> int:
