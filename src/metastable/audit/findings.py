@@ -151,7 +151,8 @@ def _mean_control(text: TextAudit, name: str) -> float | None:
 def _beside(text: TextAudit, name: str) -> str:
     """A forecast's mean cosine beside its control's, in which heads use the scores of other heads."""
     control = _mean_control(text, name)
-    return f"{_mean_cosine(text, name):.2f}" + ("" if control is None else f" (control: {control:.2f})")
+    own = _two(_mean_cosine(text, name))
+    return own if control is None else f"{own} (control: {_two(control)})"
 
 
 def _closures(text: TextAudit) -> Finding:
@@ -299,6 +300,11 @@ def _enough(text: TextAudit) -> bool:
 
 def _span(values: Sequence[float]) -> str:
     return f"{min(values):.2g} to {max(values):.2g}"
+
+
+def _two(value: float) -> str:
+    """Two decimals, and no "-0.00"."""
+    return f"{round(value, 2) + 0.0:.2f}"
 
 
 def _percent(values: Sequence[float]) -> str:

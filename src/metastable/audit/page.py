@@ -70,7 +70,7 @@ def _template(name: str) -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"number": _number, "share": _share}
+    environment.filters |= {"number": _number, "share": _share, "cosine": _cosine}
     return environment.get_template(name)
 
 
@@ -84,6 +84,10 @@ def _number(value: Any) -> str:
 
 def _share(value: float | None) -> str:
     return "–" if value is None else f"{value:.0%}"
+
+
+def _cosine(value: float | None) -> str:
+    return "–" if value is None else f"{round(value, 2) + 0.0:.2f}"  # + 0.0: no "-0.00"
 
 
 def _tables(report: AuditReport) -> list[dict[str, Any]]:
