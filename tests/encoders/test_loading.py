@@ -217,6 +217,14 @@ def test_the_encoder_of_an_encoder_decoder_is_named(tmp_path):
         load(tmp_path)
 
 
+def test_layers_that_the_config_leaves_out_are_told(bert_folder):
+    assert not load(bert_folder).notes
+    config = json.loads((bert_folder / "config.json").read_text())
+    (bert_folder / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 2}))
+    encoder = load(bert_folder)
+    assert len(encoder.layers) == 2 and "further layers that its config leaves out" in encoder.notes[0]
+
+
 def test_decoders_are_refused(tmp_path):
     model = transformers.GPT2LMHeadModel(transformers.GPT2Config(n_embd=24, n_layer=2, n_head=3, vocab_size=60))
     model.save_pretrained(tmp_path)

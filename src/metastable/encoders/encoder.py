@@ -40,6 +40,8 @@ class Encoder:
     verification: Verification
     pooling: str = "mean"
     stored_dtype: str = "float32"
+    remarks: tuple[str, ...] = ()
+    """What was noticed when the model was opened, one sentence each."""
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -82,7 +84,7 @@ class Encoder:
                 said.setdefault(note, []).append(layer.index)
         every = len(self.layers)
         where = {n: "all layers" if len(ls) == every else f"layers {_ranges(ls)}" for n, ls in said.items()}
-        notes = [f"{where[n]}: {n}" for n in said]
+        notes = [*(f"{where[n]}: {n}" for n in said), *self.remarks]
         if self.stored_dtype != "float32":
             notes.append(f"weights are stored in {self.stored_dtype} and were computed with in float32")
         return tuple(notes)
@@ -135,7 +137,13 @@ class Encoder:
 
 
 def build(
-    model: nn.Module, name: str, inputs: Inputs, *, pooling: str = "mean", stored_dtype: str = "float32"
+    model: nn.Module,
+    name: str,
+    inputs: Inputs,
+    *,
+    pooling: str = "mean",
+    stored_dtype: str = "float32",
+    remarks: tuple[str, ...] = (),
 ) -> Encoder:
     """Find the attention of a model, fold it and verify it; refuse a model that no adapter describes."""
     was_training = model.training
@@ -162,7 +170,9 @@ def build(
     finally:
         model.train(was_training)
     adapter_name, sites, verification = found
-    return Encoder(name, family, adapter_name, model, tuple(sites), inputs, verification, pooling, stored_dtype)
+    return Encoder(
+        name, family, adapter_name, model, tuple(sites), inputs, verification, pooling, stored_dtype, remarks
+    )
 
 
 def _first_that_holds(

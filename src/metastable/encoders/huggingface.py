@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ class Opened:
     inputs: Inputs
     pooling: str = "mean"
     stored_dtype: str = "float32"
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -58,8 +60,9 @@ def read_folder(path: Path, tokenizer: Any = None) -> Opened:
     files = weight_files(path)
     for file in files:
         state.update(read_weights(file))
-    model, stored = _instantiate(config, state, path.name)
-    return Opened(model, _inputs(model, _tokenizer(tokenizer, path, config)), _pooling(config), stored)
+    model, stored, remarks = _instantiate(config, state, path.name)
+    inputs = _inputs(model, _tokenizer(tokenizer, path, config))
+    return Opened(model, inputs, _pooling(config), stored, remarks)
 
 
 def read_file(path: Path, config: Any = None, tokenizer: Any = None) -> Opened:
@@ -70,8 +73,9 @@ def read_file(path: Path, config: Any = None, tokenizer: Any = None) -> Opened:
         if not config.is_file():
             raise InvalidInput(_lacks_config(path))
     config = read_config(config)
-    model, stored = _instantiate(config, read_weights(path), path.name)
-    return Opened(model, _inputs(model, _tokenizer(tokenizer, path.parent, config)), _pooling(config), stored)
+    model, stored, remarks = _instantiate(config, read_weights(path), path.name)
+    inputs = _inputs(model, _tokenizer(tokenizer, path.parent, config))
+    return Opened(model, inputs, _pooling(config), stored, remarks)
 
 
 def read_id(name: str, tokenizer: Any = None) -> Opened:
@@ -121,7 +125,7 @@ def read_sentence_transformer(path: Path, tokenizer: Any = None) -> Opened:
         told = _json(beside).get("max_seq_length")
         limit = min(x for x in (limit, told) if x) if (limit or told) else None
     inputs = replace(opened.inputs, max_tokens=limit)
-    return Opened(opened.model, inputs, pooling, opened.stored_dtype)
+    return replace(opened, inputs=inputs, pooling=pooling)
 
 
 def wrap(model: Any, tokenizer: Any = None) -> Opened:
@@ -224,7 +228,7 @@ def _lacks_config(path: Path) -> str:
     return f"{path.name} needs its config: put config.json beside it or pass config=..."
 
 
-def _instantiate(config: Any, state: dict[str, Tensor], name: str) -> tuple[nn.Module, str]:
+def _instantiate(config: Any, state: dict[str, Tensor], name: str) -> tuple[nn.Module, str, tuple[str, ...]]:
     transformers = library()
     matrices = Counter(str(t.dtype).split(".")[-1] for t in state.values() if t.ndim == 2)
     small = next((t.dtype for t in state.values() if t.ndim >= 2 and t.element_size() == 1), None)
@@ -269,7 +273,16 @@ def _instantiate(config: Any, state: dict[str, Tensor], name: str) -> tuple[nn.M
     broken = next((key for key, p in model.named_parameters() if not bool(torch.isfinite(p).all())), None)
     if broken is not None:
         raise InvalidInput(f"{name} holds a NaN or infinity in {broken}")
-    return model.float().eval(), stored
+    return model.float().eval(), stored, _left_out(model, info.get("unexpected_keys", ()))
+
+
+def _left_out(model: nn.Module, unused: Iterable[str]) -> tuple[str, ...]:
+    """A remark where the file holds further blocks like those of the model: the config asks for fewer layers."""
+    shapes = {re.sub(r"\d+", "#", key) for key, _ in model.named_parameters() if re.search(r"\d", key)}
+    further = [key for key in unused if re.sub(r"\d+", "#", key).endswith(tuple(shapes))] if shapes else []
+    if not further:
+        return ()
+    return (f"the file holds further layers that its config leaves out, among them {min(further)}",)
 
 
 def _shape(model: nn.Module, key: str) -> tuple[int, ...] | str:

@@ -113,7 +113,12 @@ def _from_module(module: nn.Module, tokenizer: Any, pooling: str | None, name: s
 
 def _encoder(opened: huggingface.Opened, pooling: str | None, name: str) -> Encoder:
     return build(
-        opened.model, name, opened.inputs, pooling=pooling or opened.pooling, stored_dtype=opened.stored_dtype
+        opened.model,
+        name,
+        opened.inputs,
+        pooling=pooling or opened.pooling,
+        stored_dtype=opened.stored_dtype,
+        remarks=opened.remarks,
     )
 
 

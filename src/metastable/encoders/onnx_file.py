@@ -44,7 +44,7 @@ def read(path: Path, config: Any = None, tokenizer: Any = None) -> huggingface.O
     worst = np.inf
     for guess in guesses:
         settings = huggingface.read_config(guess)
-        model, stored = huggingface._instantiate(settings, state, path.name)
+        model, stored, remarks = huggingface._instantiate(settings, state, path.name)
         mask = torch.ones_like(ids)
         output = forward(
             model, {"input_ids": ids, "attention_mask": mask}, output_attentions=True, return_dict=True
@@ -55,7 +55,7 @@ def read(path: Path, config: Any = None, tokenizer: Any = None) -> huggingface.O
         worst = min(worst, gap)
         if gap <= TOLERANCE:
             found = huggingface._tokenizer(tokenizer, path.parent, settings)
-            return huggingface.Opened(model, huggingface._inputs(model, found), "mean", stored)
+            return huggingface.Opened(model, huggingface._inputs(model, found), "mean", stored, remarks)
     raise InvalidInput(
         f"{path.name} is refused: the model rebuilt from its weights attends differently from the graph "
         f"(by {worst:.1e}, at most {TOLERANCE:.0e} is accepted)"
