@@ -66,7 +66,9 @@ def test_images(tiny, family):
     pictures = torch.randn(2, *encoder.inputs.shape, generator=torch.Generator().manual_seed(0))
     report = audit(encoder, list(pictures), loop_steps=5)
     assert report.text is not None and report.text.texts == 2 and report.text.tokens == 34
-    assert not report.scorecard[0].holds and "pre-norm" in report.to_html()
+    page = report.to_html()
+    assert not report.scorecard[0].holds and "pre-norm" in page
+    assert "Measured on 2 images" in page and "from the first image" in page and "of a text" not in page
 
 
 def test_token_vectors_and_a_single_layer_with_one_head():

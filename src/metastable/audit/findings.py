@@ -26,7 +26,7 @@ LIMITS = (
     "One-step forecasts use the mean and covariance of the very tokens whose update they forecast; they say which "
     "statistics attention reads, not what it will do on text that was not measured.",
     "It says nothing about the quality, fairness or safety of the model, nor about which heads may be removed.",
-    "Numbers measured on text belong to that text; other text gives other numbers.",
+    "Numbers measured on texts (or images) belong to these; others give other numbers.",
     "Thresholds (an early phase above a ratio of 3; 25% of the energy and twice the control; 95% at the end) are "
     "rules of thumb, not theorems.",
 )
@@ -58,7 +58,7 @@ def _short(text: TextAudit) -> Finding | None:
     if length >= SHORT:
         return None
     return Finding(
-        f"The texts are too short to say much: {length:.0f} tokens each, special tokens included.",
+        f"The {text.item}s are too short to say much: {length:.0f} tokens each, special tokens included.",
         f"with fewer than {SHORT} tokens a mean and covariance fit almost anything, and d_eff is at most "
         f"{length - 1:.0f}",
         "weak",
@@ -183,7 +183,8 @@ def _sinks(text: TextAudit) -> Finding | None:
         )
     ends = sum(h.sink_position != 1 for h in heavy)
     return Finding(
-        f"{len(heavy)} of {len(text.heads)} heads send a quarter or more of all attention to one token of a text.",
+        f"{len(heavy)} of {len(text.heads)} heads send a quarter or more of all attention to one token of "
+        f"{_one(text)}.",
         f"in {ends} of them that token is the first or the last; "
         f"they are in {_layers(sorted({h.layer for h in heavy}), len(text.layers))}; "
         f"uniform attention would give one token {1 / length:.1%}",
@@ -194,11 +195,8 @@ def _sinks(text: TextAudit) -> Finding | None:
 def _collapse(text: TextAudit) -> Finding:
     first, last = text.layers[0], text.layers[-1]
     grows = last.mean_cosine > first.mean_cosine + 0.05
-    verdict = (
-        "Tokens of a text grow more alike with depth." if grows else "Tokens of a text do not collapse with depth."
-    )
     return Finding(
-        verdict,
+        f"Tokens of {_one(text)} {'' if grows else 'do not '}grow more alike with depth.",
         f"mean cosine {first.mean_cosine:.2f} -> {last.mean_cosine:.2f}, "
         f"effective rank {first.effective_rank:.0f} -> {last.effective_rank:.0f} from first to last layer's input",
         "measured",
@@ -291,6 +289,10 @@ def _bottleneck(weights: WeightAudit) -> Finding:
         f"(chance: {weights.shared_by_chance:.1%})",
         "measured",
     )
+
+
+def _one(text: TextAudit) -> str:
+    return f"{'an' if text.item[0] in 'aeiou' else 'a'} {text.item}"
 
 
 def _enough(text: TextAudit) -> bool:

@@ -111,14 +111,14 @@ def _tables(report: AuditReport) -> list[dict[str, Any]]:
         seen = report.text.layers
         tables.append(
             _table(
-                "On the text",
+                f"On the {report.text.item}s",
                 [
                     ("kappa", "median of |B^T s + g|", [l.kappa for l in seen]),
                     ("d_eff", "directions that the tokens fill", [l.d_eff for l in seen]),
                     ("kappa/(d_eff-1)", "above 3: cold", [l.kappa_over_dimension for l in seen]),
                     ("entropy", "of attention / log n", [l.entropy for l in seen]),
                     ("sink", "largest share of one token", [l.sink for l in seen]),
-                    ("mean cosine", "between tokens of a text", [l.mean_cosine for l in seen]),
+                    ("mean cosine", f"between tokens of one {report.text.item}", [l.mean_cosine for l in seen]),
                     ("effective rank", "of the tokens", [l.effective_rank for l in seen]),
                     ("W2 to next", "chordal, exact", [l.transport for l in seen]),
                 ],

@@ -104,7 +104,9 @@ def audit(
             "software": {"metastable": __version__, "torch": torch.__version__},
             "parameters": {
                 "loop_steps": loop_steps,
-                "loop_start": "random tokens" if starts is None else "the longest text",
+                "loop_start": "random tokens"
+                if text is None
+                else f"the {'first' if text.item == 'image' else 'longest'} {text.item}",
                 "seed": seed,
             },
         },

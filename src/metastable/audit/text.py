@@ -20,6 +20,7 @@ from metastable.measure import Measure
 from metastable.observe import effective_rank
 from metastable.transport import wasserstein
 
+ITEMS = {"text": "text", "image": "image", "vectors": "sequence"}
 TRANSPORT_TOKENS = 256
 """W2 between layers is exact on at most this many (evenly spread) tokens of a text."""
 
@@ -61,8 +62,10 @@ class TextLayer:
 
 @dataclass(frozen=True)
 class TextAudit:
-    """Everything measured on text."""
+    """Everything measured on text (or images, or sequences of vectors)."""
 
+    item: str
+    """What the model reads one of: "text", "image" or "sequence"."""
     texts: int
     tokens: int
     limit: int | None
@@ -105,6 +108,7 @@ def audit_text(
     report("closures in the whole network")
     closures = closure_cosines(encoder, kept)
     return TextAudit(
+        item=ITEMS[encoder.inputs.kind],
         texts=len(kept),
         tokens=tokens,
         limit=encoder.inputs.max_tokens,

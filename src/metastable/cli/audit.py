@@ -141,7 +141,7 @@ def _lines(report: Any) -> list[str]:
         text = report.text
         cut = f", {text.cut} cut after {text.limit} tokens" if text.cut else ""
         left = f", {text.empty} empty and left out" if text.empty else ""
-        head += f"\nmeasured on {text.texts} text{'s' * (text.texts != 1)}, {text.tokens} tokens{cut}{left}"
+        head += f"\nmeasured on {_count(text.texts, text.item)}, {text.tokens} tokens{cut}{left}"
     found = [f"{i + 1:2d}. {f.sentence} [{f.confidence}]\n    {f.evidence}" for i, f in enumerate(report.findings)]
     fails = [a.name for a in report.scorecard if not a.holds]
     return [head, *found, f"assumptions of the theory that fail here: {', '.join(fails)}"]
