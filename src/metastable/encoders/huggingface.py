@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,12 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from metastable.encoders.inputs import Inputs
+from metastable.encoders.weight_file import lacks_config, read_json, read_weights, weight_files
 from metastable.errors import InvalidInput, MissingExtra, StorageError
 
 DTYPES = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-POINTER = b"version https://git-lfs"
-STATES = ("state_dict", "model_state_dict")
-"""Where training code keeps the weights inside a torch file."""
 TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
 
 
@@ -71,7 +67,7 @@ def read_file(path: Path, config: Any = None, tokenizer: Any = None) -> Opened:
     if config is None:
         config = path.parent / "config.json"
         if not config.is_file():
-            raise InvalidInput(_lacks_config(path))
+            raise InvalidInput(lacks_config(path))
     config = read_config(config)
     model, stored, remarks = _instantiate(config, read_weights(path), path.name)
     inputs = _inputs(model, _tokenizer(tokenizer, path.parent, config))
@@ -102,7 +98,7 @@ def read_id(name: str, tokenizer: Any = None) -> Opened:
 
 def read_sentence_transformer(path: Path, tokenizer: Any = None) -> Opened:
     """A SentenceTransformer folder: its Transformer module, and the pooling that follows it."""
-    modules = _json(path / "modules.json")
+    modules = read_json(path / "modules.json")
     try:
         kinds = {str(m["type"]).rsplit(".", 1)[-1]: m["path"] for m in modules}
     except (KeyError, TypeError) as error:
@@ -115,14 +111,14 @@ def read_sentence_transformer(path: Path, tokenizer: Any = None) -> Opened:
     opened = read_folder(folder, tokenizer)
     pooling, limit = opened.pooling, opened.inputs.max_tokens
     if "Pooling" in kinds:
-        modes = _json(path / kinds["Pooling"] / "config.json")
+        modes = read_json(path / kinds["Pooling"] / "config.json")
         chosen = [
             k.removeprefix("pooling_mode_") for k, v in modes.items() if k.startswith("pooling_mode_") and v is True
         ]
         pooling = "cls" if chosen == ["cls_token"] else "mean"
     beside = folder / "sentence_bert_config.json"
     if beside.is_file():
-        told = _json(beside).get("max_seq_length")
+        told = read_json(beside).get("max_seq_length")
         limit = min(x for x in (limit, told) if x) if (limit or told) else None
     inputs = replace(opened.inputs, max_tokens=limit)
     return replace(opened, inputs=inputs, pooling=pooling)
@@ -148,25 +144,12 @@ def wrap(model: Any, tokenizer: Any = None) -> Opened:
     )
 
 
-def weight_files(path: Path) -> list[Path]:
-    """The weight files of a folder: safetensors when there are any, else one torch file."""
-    index = path / "model.safetensors.index.json"
-    if index.is_file():
-        try:
-            return [path / name for name in sorted(set(_json(index)["weight_map"].values()))]
-        except (KeyError, TypeError, AttributeError) as error:
-            raise StorageError(f"{index.name} in {path.name} has no weight_map from tensors to files") from error
-    if (path / "model.safetensors").is_file():
-        return [path / "model.safetensors"]
-    return [path / "pytorch_model.bin"] if (path / "pytorch_model.bin").is_file() else []
-
-
 def read_config(source: Any) -> Any:
     """A transformers config from a folder, file, dict or config object; decoders and int8 models are refused."""
     transformers = library()
     if isinstance(source, (str, Path)):
         path = Path(source)
-        source = _json(path / "config.json" if path.is_dir() else path)
+        source = read_json(path / "config.json" if path.is_dir() else path)
     if isinstance(source, dict):
         kind = source.get("model_type")
         if kind not in transformers.CONFIG_MAPPING:
@@ -182,50 +165,6 @@ def read_config(source: Any) -> Any:
         raise InvalidInput(f"a config is a dictionary or a transformers config, got {type(source).__name__}")
     _refuse_decoder(source)
     return source
-
-
-def read_weights(path: Path) -> dict[str, Tensor]:
-    """All tensors of a safetensors or `weights_only` torch file."""
-    if not path.is_file():
-        raise StorageError(f"the weight file {path.name} is not in {path.parent.name}")
-    with path.open("rb") as file:
-        if file.read(len(POINTER)) == POINTER:
-            raise StorageError(f"{path.name} is a Git LFS pointer, not the weights; fetch them with: git lfs pull")
-    if path.suffix != ".safetensors":
-        try:
-            state = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:
-            raise StorageError(
-                f"{path.name} cannot be read as plain weights (truncated, or not weights only)"
-            ) from error
-        if isinstance(state, dict):
-            state = next((state[key] for key in STATES if isinstance(state.get(key), dict)), state)
-        if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
-            raise InvalidInput(f"{path.name} holds no dictionary of tensors")
-        return state
-    try:
-        from safetensors.torch import load_file
-    except ImportError as error:
-        raise MissingExtra.of("safetensors", "encoders") from error
-    try:
-        return load_file(path)
-    except Exception as error:
-        raise StorageError(f"{path.name} is truncated or no safetensors file ({_size(path)})") from error
-
-
-def _lacks_config(path: Path) -> str:
-    if path.suffix != ".safetensors":
-        try:
-            held = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception:
-            held = None
-        own = held.get("config") if isinstance(held, dict) else None
-        if isinstance(own, dict) and "model_type" not in own:
-            return (
-                f"{path.name} is a checkpoint of an architecture of its own (its config names no model_type), and "
-                "code that comes with a model is not run"
-            )
-    return f"{path.name} needs its config: put config.json beside it or pass config=..."
 
 
 def _instantiate(config: Any, state: dict[str, Tensor], name: str) -> tuple[nn.Module, str, tuple[str, ...]]:
@@ -371,24 +310,6 @@ def _refuse_quantised(config: Any) -> None:
         raise InvalidInput(
             f"the model is quantised ({method}); dequantise it first, an audit needs its real weights"
         )
-
-
-def _json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise StorageError(f"{path.name} cannot be read in {path.parent.name}") from error
-    except ValueError as error:
-        raise StorageError(f"{path.name} in {path.parent.name} is not valid JSON") from error
-
-
-def _size(path: Path) -> str:
-    size = path.stat().st_size
-    if size < 8:
-        return f"{size} bytes"
-    with path.open("rb") as file:
-        header = struct.unpack("<Q", file.read(8))[0]
-    return f"{size} bytes, header of {header} bytes expected" if header > size else f"{size} bytes"
 
 
 @contextmanager

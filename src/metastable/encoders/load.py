@@ -13,6 +13,7 @@ from torch import nn
 from metastable.encoders import huggingface, onnx_file
 from metastable.encoders.encoder import Encoder, build
 from metastable.encoders.inputs import Inputs
+from metastable.encoders.weight_file import weight_files
 from metastable.errors import InvalidInput, StorageError
 
 
@@ -72,7 +73,7 @@ def _from_path(source: str, tokenizer: Any, config: Any, pooling: str | None, na
 def _from_folder(path: Path, tokenizer: Any, config: Any, pooling: str | None, name: str | None) -> Encoder:
     if (path / "modules.json").is_file():
         opened = huggingface.read_sentence_transformer(path, tokenizer)
-    elif (path / "config.json").is_file() and huggingface.weight_files(path):
+    elif (path / "config.json").is_file() and weight_files(path):
         opened = huggingface.read_folder(path, tokenizer)
     else:
         files = [
