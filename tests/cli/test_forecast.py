@@ -54,6 +54,12 @@ def test_rotation_has_no_curve_but_a_warning():
     assert call("--V", "[[1,-2],[2,1]]", "--B", "I", "--n", 100).exit_code == 0
 
 
+def test_antipodal_attention_leaves_for_the_bottom_of_V():
+    record = json.loads(call("--V", "diag(-1,-2)", "--B", "diag(-3,-1)", "--beta", 64, "--n", 400, "--json").output)
+    assert record["times"]["exit"] == pytest.approx(10, abs=2)
+    assert np.abs(record["terminal"]["space"]) == pytest.approx(np.array([[0.0], [1.0]]))
+
+
 def test_weights_from_files(tmp_path):
     V, B = np.diag([2.0, 1.0]), np.array([[1.0, 0.5], [0.0, 1.0]])
     np.savez(tmp_path / "w.npz", V=V, B=B)

@@ -2,6 +2,9 @@
 
 V and B diagonal in one orthonormal basis, cluster at e_1, B_1 > 0, direction k; s = beta B_1 Sigma, r = s/(1+s):
     d ln(xi)/dt = V_k[(1-r) + (B_k/B_1) r] - V_1,        d ln(s)/dt = 2[(V_k B_k/B_1) r - V_1]            (C1)
+
+B_1 < 0 (clusters at e_1 and -e_1 that attend each other): the same with -V and -B for the offset the pair has in
+common when seen through x -> -x; for the offset in which it differs, parity = -1, the term (1-r) changes sign.
 """
 
 from __future__ import annotations
@@ -21,7 +24,10 @@ from metastable.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Cluster:
-    """A cluster at e_1 seen in direction k: V_1, V_k, B_1 > 0, B_k, inverse temperature and initial variance."""
+    """A cluster at e_1 seen in direction k: V_1, V_k, B_1 > 0, B_k, inverse temperature and initial variance.
+
+    parity = -1: the offset is that of one of two clusters that attend each other, the other's being its opposite.
+    """
 
     V_1: float
     V_k: float
@@ -29,12 +35,20 @@ class Cluster:
     B_k: float
     beta: float
     variance: float = 1.0
+    parity: int = 1
 
     def __post_init__(self) -> None:
         if not self.B_1 > 0:
             raise InvalidInput(f"the cluster closure needs B_1 > 0 (a cluster that attends itself), got {self.B_1}")
         if not (self.beta > 0 and self.variance > 0):
             raise InvalidInput(f"beta and variance must be > 0, got {self.beta} and {self.variance}")
+        if self.parity not in (1, -1):
+            raise InvalidInput(f"parity must be 1 or -1, got {self.parity}")
+
+    @property
+    def escape_rate(self) -> float:
+        """parity V_k - V_1: exponent of the offset once the cluster is narrow; it leaves where this is positive."""
+        return self.parity * self.V_k - self.V_1
 
     @property
     def local_rate(self) -> float:
@@ -50,7 +64,7 @@ class Cluster:
 
     def crude_exit_time(self, offset: float, level: float = 0.5) -> float:
         """t_x + [ln(1/xi_0) + ln(beta B_1 Sigma_0)/2 + ln(level)]/(V_k - V_1): exit by straight lines (C3)."""
-        escape = self.V_k - self.V_1
+        escape = self.escape_rate
         if escape <= 0:
             return math.inf
         start = math.log(level / offset) + 0.5 * math.log(self.beta * self.B_1 * self.variance)
@@ -73,7 +87,7 @@ class Cluster:
 
     def exit_time(self, offset: float, level: float = 0.5) -> float:
         """Time at which |xi| grows through `level`, from the integrated closure; infinite when V_k <= V_1 (C3)."""
-        if self.V_k <= self.V_1:
+        if self.escape_rate <= 0:
             return math.inf
         if not 0 < abs(offset) < level:
             raise InvalidInput(f"the offset must lie between 0 and {level}, got {offset}")
@@ -82,7 +96,7 @@ class Cluster:
             return float(y[0] - math.log(level))
 
         reached.terminal, reached.direction = True, 1.0  # type: ignore[attr-defined]
-        horizon = 4 * self.crude_exit_time(abs(offset), level) + 100 / (self.V_k - self.V_1)
+        horizon = 4 * self.crude_exit_time(abs(offset), level) + 100 / self.escape_rate
         result = integrate.solve_ivp(
             lambda _, y: self._slope(y),
             (0.0, horizon),
@@ -100,5 +114,5 @@ class Cluster:
     def _slope(self, y: np.ndarray) -> list[float]:
         s = math.exp(min(y[1], 700.0))
         r = s / (1 + s)
-        mean = self.V_k * ((1 - r) + self.B_k / self.B_1 * r) - self.V_1
+        mean = self.V_k * (self.parity * (1 - r) + self.B_k / self.B_1 * r) - self.V_1
         return [mean, 2 * (self.V_k * self.B_k / self.B_1 * r - self.V_1)]

@@ -290,7 +290,7 @@ def forecast(
         n_eff=n_eff,
         defect=defect,
         times=phase_times(s, beta, rho, deterministic, seed),
-        terminal=terminal(s),
+        terminal=terminal(s, rho),
         warnings=_warnings(s, rho, kappa, n_eff, defect),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -48,7 +49,13 @@ class Times:
 
 @dataclass(frozen=True, eq=False)
 class Terminal:
-    """The terminal phase: narrow clusters obey c' = P_c V c and go to the dominant space of V (C4, N5)."""
+    """The terminal phase (C4, N5): narrow clusters obey c' = P_c V c and go to the dominant space of V.
+
+    Clusters that attend their antipodes obey c_+' = P V c_-, c_-' = P V c_+ instead: they go to the smallest
+    eigenvalue of V as an antipodal pair, or meet on the largest if that is larger in size. kind is the space's
+    ("point pair", "subsphere", "identity", "rotation", "jordan"), or "open" where no formula is known: then `space`
+    is empty, the numbers are NaN and the sentence says why.
+    """
 
     space: Float[Tensor, "d k"]
     kind: str
@@ -62,8 +69,9 @@ def phase_times(s: Spectrum, beta: float, rho: Measure, deterministic: bool = Fa
     """All times of `Times` for one head, from the exact zero-temperature orbits of (at most TOKENS of) the tokens.
 
     The mean-field exit: Delta > 0, beta Delta/g_out; Delta = 0 and E not on top of V, the integrated closure with
-    the offset of n iid tokens; Delta = 0 and E on top of V, never. The tokens' own limit, (log n - 1)/(k g_out),
-    concerns only the first case, where a tail of tokens must hold the cluster.
+    the offset of n iid tokens; Delta = 0 and E on top of V, never. Where clusters attend their antipodes -V takes
+    the place of V. The tokens' own limit, (log n - 1)/(k g_out), concerns only the first case, where a tail of
+    tokens must hold the cluster. NaN where no formula is known; `case` then says why.
     """
     k, n = s.dimension, rho.n
     if s.kind not in ("point pair", "subsphere"):
@@ -74,59 +82,126 @@ def phase_times(s: Spectrum, beta: float, rho: Measure, deterministic: bool = Fa
         )
     concentration, crossing = _concentration_and_crossing(s, beta, rho, seed)
     tail = max(0.0, math.log(n) - TAIL_EXIT) / (k * s.g_out)
-    flat = s.delta <= 1e-9 * s.weights.B_norm
-    if not flat:
+    antipodal = s.attends == "antipode"
+    place = "at the bottom of V, attends its antipode" if antipodal else "on top of V"
+    if antipodal and lonely(s, rho):
+        case, mean_field, tokens = "out of range: E attends its antipode and one side is empty", math.nan, math.nan
+    elif not s.flat:
         case = "Delta > 0"
         mean_field = max(beta * s.delta / s.g_out, crossing)
         tokens = tail
-    elif s.angle < 1e-6:
-        case, mean_field, tokens = "Delta = 0, E on top of V", math.inf, math.inf
+    elif s.stays:
+        case, mean_field, tokens = f"Delta = 0, E {place}", math.inf, math.inf
+    elif s.attends == "neither" or not s.narrows:
+        why = "<e, Be> has no sign on E" if s.attends == "neither" else "clusters keep a width"
+        case, mean_field, tokens = f"out of range: Delta = 0, {why}", math.nan, math.inf
     else:
-        case, tokens = "Delta = 0, E not on top of V", math.inf
+        case, tokens = f"Delta = 0, E not {place}", math.inf
         mean_field = _closure_exit(s, beta, n, crossing)
+    exit_time = math.nan if math.isnan(mean_field) else min(mean_field, tokens)
     q = TAIL_SAFE_NODES if deterministic else TAIL_SAFE_RANDOM
     hold = max(0.6 * beta * s.delta / s.g_out, math.log(max(beta, 1.0)) / (2 * s.g_in))
     safe = min(max(0.0, math.log(n) - q) / (k * s.g_out), hold)
     inside = _inside(s, beta, n) if k > 1 else math.inf
-    return Times(concentration, crossing, min(mean_field, tokens), mean_field, tokens, inside, safe, case)
+    return Times(concentration, crossing, exit_time, mean_field, tokens, inside, safe, case)
 
 
-def terminal(s: Spectrum) -> Terminal:
-    """Where narrow clusters go in the end, and how fast."""
-    v = s.V
-    value = f"{v.value:.4g}"
-    sentence = {
-        "rotation": f"clusters turn for ever in the plane of V's leading pair, angular speed {v.frequency:.4g}",
-        "jordan": f"clusters approach the defective leading direction of V (eigenvalue {value}) algebraically",
-        "identity": "V is a multiple of the identity: clusters stay where they are",
-    }.get(v.kind, f"clusters align with the leading eigenspace of V (eigenvalue {value}) at rate {v.gap:.4g}")
+def terminal(s: Spectrum, rho: Measure | None = None) -> Terminal:
+    """Where narrow clusters go in the end, and how fast; rho, if given, says whether both antipodes hold mass."""
+    antipodal = s.attends == "antipode"
+    if (
+        s.kind in ("point pair", "subsphere")
+        and not s.stays
+        and s.flat
+        and s.attends != "neither"
+        and not s.narrows
+    ):
+        return _open(s, "V pushes clusters on E apart and they keep a width")
+    if s.attends == "neither":
+        return _open(
+            s, "<e, Be> has no sign on E, so that some clusters attend themselves and some their antipodes"
+        )
+    if antipodal and rho is not None and lonely(s, rho):
+        return _open(s, "clusters on E attend their antipodes, and one side is empty")
+    if antipodal and s.mirrored is None:
+        return _open(s, "V is as large on its bottom as on its top, and antipodal clusters may stay so or meet")
+    pairs = antipodal and bool(s.mirrored)
+    v = s.mirror if pairs else s.V
+    wanted = "antipode" if pairs else "itself"
+    # Clusters that have met are one cluster, and one cluster attends itself whatever the sign of <c, Bc>.
+    if not (s.stays or (antipodal and not pairs)) and s.attention_on(v.space) != wanted:
+        end = "bottom" if pairs else "top"
+        return _open(s, f"clusters leave for the {end} of V, where <c, Bc> has another sign than on E")
+    number = -v.value if pairs else v.value
+    value = f"{number:.4g}"
+    who = "antipodal pairs of clusters" if pairs else "antipodal clusters meet and" if antipodal else "clusters"
+    which = "smallest" if pairs else "leading"
     rate = v.gap if math.isfinite(v.gap) else 0.0
-    return Terminal(v.space, v.kind, rate, v.frequency, v.value, sentence)
+    if pairs and v.kind in ("point pair", "subsphere"):
+        # The pair can also lose its symmetry, towards the top of V.
+        rate = min(rate, v.value - s.V.value)
+    sentence = {
+        "rotation": f"{who} turn for ever in the plane of V's {which} pair, angular speed {v.frequency:.4g}",
+        "jordan": f"{who} approach the defective {which} direction of V (eigenvalue {value}) algebraically",
+        "identity": f"V is a multiple of the identity: {who} stay where they are",
+    }.get(v.kind, f"{who} align with the {which} eigenspace of V (eigenvalue {value}) at rate {rate:.4g}")
+    return Terminal(v.space, v.kind, rate, v.frequency, number, sentence)
 
 
-def cluster(s: Spectrum, beta: float, variance: float = 1.0) -> Cluster | None:
-    """The closure of a cluster at e in E (Delta = 0, k = 1) against V's leading direction; None if e attends -e."""
+def lonely(s: Spectrum, rho: Measure) -> bool:
+    """Whether dim E = 1 and all mass lies on one side of the separatrix: one of the two clusters is empty."""
+    if s.dimension != 1:
+        return False
+    height = rho.points.to(torch.float64) @ (s.projector.T @ s.M.space[:, 0])
+    return not (bool((rho.mass[height > 0] > 0).any()) and bool((rho.mass[height < 0] > 0).any()))
+
+
+def clusters(s: Spectrum, beta: float, variance: float = 1.0) -> list[Cluster]:
+    """The closures of a cluster at e in E (Delta = 0, k = 1), one for each way in which it may leave.
+
+    A cluster that attends itself leaves for V's leading direction. Two clusters that attend each other obey the
+    closure of -V and -B; they may leave along any eigenvector of V, antipodal (parity 1) or not (parity -1).
+    """
     w: AttentionWeights = s.weights
     e = s.M.space[:, 0]
-    v = s.V.space[:, 0]
-    B_1 = float(e @ w.B.T @ e)
-    if B_1 <= 0:
-        return None
-    return Cluster(
-        V_1=float(e @ w.V @ e), V_k=s.V.value, B_1=B_1, B_k=float(v @ w.B.T @ v), beta=beta, variance=variance
-    )
+    V_1, B_1 = float(e @ w.V @ e), float(e @ w.B.T @ e)
+    if s.attends == "itself":
+        v = s.V.space[:, 0]
+        return [Cluster(V_1, s.V.value, B_1, float(v @ w.B.T @ v), beta, variance)]
+    if s.attends == "neither":
+        return []
+    values, vectors = np.linalg.eig(w.V.detach().cpu().numpy())
+    found = []
+    for value, vector in zip(values, vectors.T, strict=True):
+        v = torch.from_numpy(vector.real / np.linalg.norm(vector.real))
+        if abs(float(v @ e)) < 1 - 1e-9 and abs(value.imag) <= s.V.tolerance * w.V_norm:
+            B_k = float(v @ w.B.T @ v)
+            found += [Cluster(-V_1, -float(value.real), -B_1, -B_k, beta, variance, parity) for parity in (1, -1)]
+    return found
+
+
+def _open(s: Spectrum, why: str) -> Terminal:
+    space = torch.zeros(s.weights.d, 0, dtype=torch.float64)
+    return Terminal(space, "open", math.nan, math.nan, math.nan, f"out of range: {why}; no formula for the end")
 
 
 def _closure_exit(s: Spectrum, beta: float, n: int, crossing: float) -> float:
-    start = cluster(s, beta)
-    if start is None or s.dimension != 1:
+    """The earliest exit of `clusters` for n iid tokens; NaN where dim E > 1 or V turns clusters out of E."""
+    starts = clusters(s, beta)
+    turning = s.attends == "antipode" and 2 * (s.weights.d - 1) > len(starts)
+    if not starts or turning or s.dimension != 1:
         return math.nan
-    # The variance that makes C2 agree with the crossing of the exact orbits, transient included.
-    variance = math.exp(2 * start.local_rate * crossing) / (beta * start.B_1) if start.local_rate > 0 else 1.0
-    ready = cluster(s, beta, min(variance, 1.0))
-    assert ready is not None
-    offset = min(ready.sampled_offset(n), 0.49)
-    return ready.exit_time(offset)
+    local = (s.M.value - float(s.M.eigenvalues.real[1])) / starts[0].B_1
+    times = []
+    for start in starts:
+        own = start.local_rate if s.attends == "itself" else local
+        # The variance that makes C2 agree with the crossing of the exact orbits, transient included.
+        variance = math.exp(2 * own * crossing) / (beta * start.B_1) if own > 0 else 1.0
+        ready = dataclasses.replace(start, variance=min(variance, 1.0))
+        # Sum and difference of the offsets of two clusters are half as noisy in the square as each of them.
+        share = 1.0 if s.attends == "itself" else math.sqrt(0.5)
+        times.append(ready.exit_time(min(share * ready.sampled_offset(n), 0.49)))
+    return min(times)
 
 
 def _inside(s: Spectrum, beta: float, n: int) -> float:

@@ -14,6 +14,7 @@ from torch import Tensor
 from metastable.errors import InvalidInput, NotDefined
 from metastable.measure import as_measure
 from metastable.theory.eigenspace import Dominant
+from metastable.theory.phases import terminal
 from metastable.theory.spectrum import Spectrum, spectrum
 from metastable.weights import AttentionWeights
 
@@ -26,7 +27,7 @@ class Rates:
                 k = dim E = 1 and B = I.
     local:      g_in = g/max|B^T e|, the slowest exponent near E; that of W2 for data off the separatrix (Z4).
     guaranteed: g/||B||, of tan(angle to E) along every orbit when M is symmetric (Z3).
-    terminal:   gap of V, exponent of the terminal phase (N5).
+    terminal:   exponent of the terminal phase (N5), V's gap where clusters attend themselves; NaN if unknown.
     """
 
     c: float
@@ -47,7 +48,7 @@ def rates(w: AttentionWeights | Spectrum) -> Rates:
         c=min(s.g_in, s.dimension * s.g_out / 2),
         local=s.g_in,
         guaranteed=s.gap / s.weights.B_norm if s.weights.B_norm > 0 else math.inf,
-        terminal=s.V.gap,
+        terminal=s.V.gap if s.V.kind == "identity" else terminal(s).rate,
     )
 
 

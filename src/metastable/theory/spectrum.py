@@ -19,6 +19,11 @@ from torch import Tensor
 from metastable.theory.eigenspace import TOLERANCE, Dominant, dominant
 from metastable.weights import AttentionWeights
 
+FLAT = 1e-9
+"""Delta and <e, Be> below FLAT * ||B|| count as zero."""
+ALIGNED = 1e-6
+"""Principal angles below this count as zero."""
+
 
 @dataclass(frozen=True)
 class Assumption:
@@ -35,8 +40,9 @@ class Spectrum:
 
     With E the dominant space of M, k = dim E, g its gap, e in E and e' in the next space, all of unit length:
     g_in = g / max|B^T e|, g_out = g / max|B^T e'|, delta = min(|B^T e| - |<B^T e, e>|) (section N4: how far the key
-    that a cluster looks for is from the cluster itself). `angle` is the largest principal angle between the
-    dominant spaces of M and V.
+    that a cluster looks for is from the cluster or from its antipode). `attends` says which of the two: clusters at
+    e with <e, Be> < 0 attend -e, and V acts on an antipodal pair as -V (C4). `angle` is the largest principal angle
+    between the dominant spaces of M and V.
     """
 
     weights: AttentionWeights
@@ -102,6 +108,57 @@ class Spectrum:
         return float(np.max(linalg.subspace_angles(self.M.space.numpy(), self.V.space.numpy())))
 
     @cached_property
+    def mirror(self) -> Dominant:
+        """The dominant part of -V: the smallest eigenvalues of V, where mutually attending pairs go."""
+        return dominant(-self.weights.V, self.V.tolerance)
+
+    @cached_property
+    def attends(self) -> str:
+        """What a narrow cluster anywhere on E attends: "itself", its "antipode", or "neither" all over E (C4)."""
+        return self.attention_on(self.M.space)
+
+    def attention_on(self, space: Float[Tensor, "d k"]) -> str:
+        """Sign of <c, Bc> over the unit vectors c of a space (orthonormal basis), in the words of `attends`."""
+        basis = space.numpy()
+        inner = basis.T @ self._B_transpose @ basis
+        values = np.linalg.eigvalsh((inner + inner.T) / 2)
+        slack = FLAT * self.weights.B_norm
+        return "itself" if values[0] > slack else "antipode" if values[-1] < -slack else "neither"
+
+    @property
+    def flat(self) -> bool:
+        """Delta = 0 to rounding: a cluster somewhere on E looks exactly for itself or for its antipode."""
+        return self.delta <= FLAT * self.weights.B_norm
+
+    @cached_property
+    def mirrored(self) -> bool | None:
+        """Whether -V outgrows V, so that mutually attending clusters stay antipodal; None when the two tie.
+
+        Two such clusters obey c_+' = P V c_-, c_-' = P V c_+: their difference grows like e^{-tV}, their sum like
+        e^{tV}. The larger real part wins: an antipodal pair on the bottom of V, or both clusters on its top.
+        """
+        lead = self.mirror.value - self.V.value
+        return None if abs(lead) <= self.V.tolerance * self.weights.V_norm else lead > 0
+
+    @cached_property
+    def stays(self) -> bool:
+        """Whether narrow clusters on E rest there: E on top of V, or on the bottom if clusters attend antipodes."""
+        if not self.flat or self.attends == "neither":
+            return False
+        if self.attends == "itself":
+            return self.angle < ALIGNED
+        bottom = float(np.max(linalg.subspace_angles(self.M.space.numpy(), self.mirror.space.numpy())))
+        return bool(self.mirrored) and bottom < ALIGNED
+
+    @cached_property
+    def narrows(self) -> bool:
+        """Whether what clusters on E attend pulls them together: V > 0 on E, V < 0 where they attend antipodes."""
+        basis = self.M.space.numpy()
+        inner = basis.T @ self.weights.V.detach().cpu().numpy() @ basis
+        values = np.linalg.eigvalsh((inner + inner.T) / 2)
+        return bool(values[0] > 0 if self.attends == "itself" else values[-1] < 0)
+
+    @cached_property
     def g_in(self) -> float:
         """g / max_{e in E}|B^T e|: the rate at which tokens near E approach it."""
         return _rate(self.gap, self._B_transpose @ self.M.space.numpy())
@@ -131,7 +188,7 @@ class Spectrum:
     @cached_property
     def assumptions(self) -> tuple[Assumption, ...]:
         """Which assumptions of the concentration theorem these weights meet, one sentence each."""
-        m, v = self.M, self.V
+        m = self.M
         yes_no = {
             "B invertible": (
                 not self.singular,
@@ -162,19 +219,41 @@ class Spectrum:
                 }.get(m.kind, f"The zero-temperature flow converges to a limit of kind '{m.kind}'."),
             ),
             "metastable": (
-                self.delta > 1e-9 * self.weights.B_norm or self.angle < 1e-6,
-                self._phase_sentence(v),
+                not self.flat or self.stays,
+                self._phase_sentence(),
             ),
         }
         return tuple(Assumption(name, holds, sentence) for name, (holds, sentence) in yes_no.items())
 
-    def _phase_sentence(self, v: Dominant) -> str:
-        if self.angle < 1e-6 and self.delta <= 1e-9 * self.weights.B_norm:
-            return "E is dominant for V too and attends itself: the concentrated phase does not end."
-        if self.delta > 1e-9 * self.weights.B_norm:
+    def _phase_sentence(self) -> str:
+        antipodal = self.attends == "antipode"
+        if not self.flat:
             return (
-                f"Clusters on E look for keys away from themselves (Delta = {self.delta:.3g}): in the mean field "
-                "the concentrated phase ends at a time proportional to beta."
+                f"Clusters on E look for keys away from {'their antipodes' if antipodal else 'themselves'} "
+                f"(Delta = {self.delta:.3g}): in the mean field the concentrated phase ends at a time proportional "
+                "to beta."
+            )
+        if self.attends == "neither":
+            return (
+                "<e, Be> changes sign or vanishes on E: some clusters attend themselves and some their antipodes, "
+                "and how the concentrated phase ends is out of range."
+            )
+        if self.stays and antipodal:
+            return (
+                "E is the bottom of V and attends its antipode, where V acts as -V: the concentrated phase does "
+                "not end while both antipodes hold tokens."
+            )
+        if self.stays:
+            return "E is dominant for V too and attends itself: the concentrated phase does not end."
+        if not self.narrows:
+            return (
+                f"Clusters on E attend {'their antipodes' if antipodal else 'themselves'} and V pushes them apart "
+                "there, so that they keep a width: how the concentrated phase ends is out of range."
+            )
+        if antipodal:
+            return (
+                "Clusters on E attend their antipodes, where V acts as -V, and E is not where such pairs rest: the "
+                "concentrated phase has no plateau and ends at a time proportional to log beta."
             )
         return (
             f"Clusters on E attend themselves but V prefers another space (angle {self.angle:.3g}): the "
@@ -209,6 +288,7 @@ class Spectrum:
             "g_in": self.g_in if math.isfinite(self.g_in) else None,
             "g_out": self.g_out if math.isfinite(self.g_out) else None,
             "delta": self.delta,
+            "attends": self.attends,
             "assumptions": [vars(a) for a in self.assumptions],
         }
 

@@ -1,0 +1,138 @@
+"""Clusters at e with <e, Be> < 0 attend -e: the exit and the end of such pairs, against simulations (C4)."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import metastable as ms
+from metastable.theory import forecast, spectrum
+from metastable.theory.closure import Cluster
+from metastable.theory.rates import rates
+
+I2 = np.eye(2)
+LEAVES = ms.AttentionWeights(V=np.diag([-1.0, -2.0]), B=np.diag([-3.0, -1.0]))
+STAYS = ms.AttentionWeights(V=np.diag([-1.0, -2.0]), B=-I2)
+MEETS = ms.AttentionWeights(V=np.diag([-1.0, 2.0]), B=np.diag([-3.0, 0.2]))
+TURNS_BACK = ms.AttentionWeights(V=np.diag([-1.0, -2.0]), B=np.diag([-3.0, 0.5]))
+WIDE = ms.AttentionWeights(V=I2, B=np.diag([-1.0, -2.0]))
+
+
+def end_of(w, beta, x, t):
+    return ms.solve(ms.SelfAttention(w, beta=beta), x, t=t, rtol=1e-6, atol=1e-8).points[-1]
+
+
+def outside(points, space):
+    """Mean squared distance from a space, 1 - |P c|^2."""
+    return float((1 - ((points @ space) ** 2).sum(1)).mean())
+
+
+def exit_of(w, beta, x, e, t):
+    """First time at which half the tokens of one of the two clusters are more than 0.5 away from +-e, after 2."""
+    times = np.linspace(0, t, 161)
+    path = ms.solve(ms.SelfAttention(w, beta=beta), x, t=t, times=times, rtol=1e-6, atol=1e-8)
+    side = torch.sign(x @ e)
+    for time, points in zip(times, path.points, strict=True):
+        off = max(float((1 - (points[side == s] @ e) ** 2).median()) for s in (1.0, -1.0))
+        if time > 2 and off > 0.25:
+            return time
+    return math.inf
+
+
+def test_symmetric_laws_cannot_tell_the_weights_from_their_negatives():
+    x = ms.sphere.equispaced(60)
+    opposite = ms.AttentionWeights(V=-LEAVES.V, B=-LEAVES.B)
+    assert torch.allclose(end_of(LEAVES, 20.0, x, 2.0), end_of(opposite, 20.0, x, 2.0), atol=1e-6)
+    f, g = forecast(LEAVES, 20.0, x), forecast(opposite, 20.0, x)
+    assert f.c == g.c and f.times.crossing == pytest.approx(g.times.crossing)
+    assert torch.allclose(f.terminal.space.abs(), g.terminal.space.abs())
+
+
+def test_pair_leaves_for_the_bottom_of_V():
+    x = ms.sphere.uniform(400, 2, seed=0)
+    f = forecast(LEAVES, 64.0, x)
+    assert f.spectrum.attends == "antipode" and not f.spectrum.assumptions[-1].holds
+    assert "log beta" in f.spectrum.assumptions[-1].sentence
+    assert f.times.exit == pytest.approx(exit_of(LEAVES, 64.0, x, f.spectrum.M.space[:, 0], 16.0), abs=2.0)
+    end = end_of(LEAVES, 64.0, x, 20.0)
+    assert outside(end, f.terminal.space) < 1e-5 and f.terminal.eigenvalue == pytest.approx(-2.0)
+    assert float(torch.linalg.vector_norm(end.mean(0))) < 0.2  # still two clusters
+    assert f.terminal.rate == rates(LEAVES).terminal == pytest.approx(1.0)
+
+
+def test_pair_on_the_bottom_of_V_stays():
+    x = ms.sphere.uniform(400, 2, seed=0)
+    f = forecast(STAYS, 64.0, x)
+    assert f.times.exit == math.inf and f.spectrum.assumptions[-1].holds
+    assert abs(float(f.terminal.space[1, 0])) == pytest.approx(1.0)
+    assert outside(end_of(STAYS, 64.0, x, 30.0), f.spectrum.M.space) < 1e-9
+
+
+def test_pair_meets_on_the_top_of_V_when_that_is_larger():
+    x = ms.sphere.uniform(400, 2, seed=0)
+    f = forecast(MEETS, 64.0, x)
+    assert f.times.exit == pytest.approx(exit_of(MEETS, 64.0, x, f.spectrum.M.space[:, 0], 16.0), abs=2.5)
+    end = end_of(MEETS, 64.0, x, 18.0)
+    assert outside(end, f.terminal.space) < 1e-4 and "meet" in f.terminal.sentence
+    assert float(torch.linalg.vector_norm(end.mean(0))) > 0.99  # one cluster
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_commuting_heads(seed):
+    rng = np.random.default_rng(seed)
+    d = 2 + seed % 2
+    while True:
+        v, b = rng.uniform(-2, 2, d), rng.uniform(-3, -0.2, d)
+        m = np.sort(v * b)
+        size = np.sort(np.abs(v))
+        top = int(np.argmax(v * b))
+        fast = v[top] + np.abs(np.delete(v, top)).max()  # growth of the fastest offset
+        if m[-1] - m[-2] > 0.8 and v[top] < -0.3 and size[-1] - size[-2] > 0.4 and abs(fast) > 0.6:
+            break
+    Z = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    w = ms.AttentionWeights(V=Z @ np.diag(v) @ Z.T, B=Z @ np.diag(b) @ Z.T)
+    x = ms.sphere.uniform(300, d, seed=seed)
+    f = forecast(w, 48.0 if d == 2 else 20.0, x)
+    assert math.isinf(f.times.exit) == (fast < 0)
+    horizon = 20.0 if fast < 0 else f.times.exit + 10 / fast + 10 / f.terminal.rate
+    end = end_of(w, f.beta, x, horizon)
+    assert outside(end, f.terminal.space) < 0.01
+    together = float(torch.linalg.vector_norm(end.mean(0))) > 0.9
+    assert together == (f.terminal.eigenvalue > 0)
+
+
+def test_what_has_no_formula_is_out_of_range_in_words():
+    x = ms.sphere.uniform(300, 2, seed=0)
+    back = forecast(TURNS_BACK, 64.0, x)
+    assert back.terminal.kind == "open" and "out of range" in back.terminal.sentence
+    assert back.terminal.space.shape == (2, 0) and math.isnan(back.terminal.rate)
+    end = end_of(TURNS_BACK, 64.0, x, 12.0)
+    assert 0.1 < outside(end, torch.eye(2, dtype=torch.float64)[:, :1]) < 0.9  # indeed neither e1 nor e2
+    wide = forecast(WIDE, 64.0, x)
+    assert math.isnan(wide.times.exit) and "keep a width" in wide.times.case
+    one_side = forecast(LEAVES, 64.0, x[x[:, 0] > 0])
+    assert math.isnan(one_side.times.exit) and "one side is empty" in one_side.times.case
+    assert one_side.terminal.kind == "open"
+    tie = forecast(ms.AttentionWeights(V=np.diag([-1.0, 1.0]), B=np.diag([-2.0, 1.5])), 64.0, x)
+    assert tie.terminal.kind == "open"
+    for f in (back, wide, one_side, tie):
+        assert f.to_dict()["terminal"]["rate"] is None and "out of range" in dict(enumerate(f.table()[-1]))[2]
+
+
+def test_circle_of_antipodal_pairs_and_mixed_signs():
+    pairs = spectrum(ms.AttentionWeights(V=-np.diag([2.0, 2.0, 0.5]), B=-np.eye(3)))
+    assert pairs.attends == "antipode" and pairs.stays
+    mixed = spectrum(ms.AttentionWeights(V=np.diag([2.0, -2.0, 0.5]), B=np.diag([1.0, -1.0, 1.0])))
+    assert mixed.dimension == 2 and mixed.attends == "neither"
+    assert "out of range" in mixed.assumptions[-1].sentence and not mixed.assumptions[-1].holds
+
+
+def test_parity_of_the_closure():
+    # two clusters that attend each other, mirrored weights V' = (1, -2): the offset in common decays at V'_k - V'_1
+    # once narrow, the opposite one grows at -V'_k - V'_1
+    assert Cluster(1.0, -2.0, 3.0, -0.2, beta=64.0).exit_time(0.01) == math.inf
+    odd = Cluster(1.0, -2.0, 3.0, -0.2, beta=64.0, parity=-1)
+    assert odd.escape_rate == 1.0 and math.isfinite(odd.exit_time(0.01))
+    with pytest.raises(ms.errors.InvalidInput, match="parity"):
+        Cluster(1.0, 2.0, 1.0, 1.0, beta=1.0, parity=0)
