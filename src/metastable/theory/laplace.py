@@ -20,28 +20,59 @@ from metastable.errors import InvalidInput
 from metastable.measure import as_measure, as_tensor
 from metastable.weights import AttentionWeights
 
+LARGE = 100.0
+"""From kappa = LARGE * d on A_d is its expansion in 1/kappa to rounding."""
+PEAK = 250
+"""Largest index of the leading term for which the power series of the partition function is summed."""
+
 
 def bessel_ratio(d: int, kappa: Any) -> Any:
     """A_d(kappa) = I_{d/2}(kappa)/I_{d/2-1}(kappa), the length of m_beta for uniform keys (L1).
 
-    A number for a number, a float64 tensor for an array. Scaled Bessel functions where they do not underflow,
-    Gauss's continued fraction kappa/(d + kappa^2/(d+2 + ...)) where they do (d much larger than kappa).
+    A number for a number, a float64 tensor for an array. Scaled Bessel functions where they neither underflow nor
+    give up, the expansion in 1/kappa for kappa >= 100 d, and otherwise (d much larger than kappa) Gauss's continued
+    fraction kappa/(d + kappa^2/(d+2 + ...)).
 
     >>> round(bessel_ratio(64, 10.0), 10)
     0.1527119042
     """
     k = _checked_kappa(d, kappa)
-    below, above = special.ive(d / 2 - 1, k), special.ive(d / 2, k)
+    ratio = _ratio_and_complement(d, k)[0]
+    return float(ratio) if np.ndim(kappa) == 0 else torch.from_numpy(np.asarray(ratio))
+
+
+def _ratio_and_complement(d: int, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(A_d(k), 1 - A_d(k)), each with all its digits where it is small."""
+    large = k >= LARGE * d
+    middle = np.where(large, 1.0, k)
+    below, above = special.ive(d / 2 - 1, middle), special.ive(d / 2, middle)
     with np.errstate(invalid="ignore", divide="ignore"):
         ratio = np.where(below > 1e-280, above / below, np.nan)
-    ratio = np.where(k == 0, 0.0, ratio)
     lost = np.isnan(ratio)
     if lost.any():
-        tail = np.zeros_like(k)
-        for j in range(200 + 2 * d, -1, -1):
-            tail = k * k / (d + 2 * j + tail)
-        ratio = np.where(lost, tail / np.where(k == 0, 1.0, k), ratio)
-    return float(ratio) if np.ndim(kappa) == 0 else torch.from_numpy(np.asarray(ratio))
+        q = np.where(lost, middle, 0.0)
+        # From the fixed point of one step of the fraction, whose error shrinks at least like 1 - d/k at each step.
+        steps = math.ceil(40 * (1 + float(q.max()) / d))
+        end = d + 2.0 * steps
+        tail = q * q / (end / 2 + np.sqrt(end**2 / 4 + q * q))
+        for j in range(steps - 1, -1, -1):
+            tail = q * q / (d + 2 * j + tail)
+        ratio = np.where(lost, tail / np.where(q == 0, 1.0, q), ratio)
+    series = np.zeros_like(k)
+    inverse = 1 / np.where(large, k, 1.0)
+    for coefficient in reversed(_ratio_series(d)[1:]):
+        # Scaled by d at each order: the coefficients grow like d^j.
+        series = (series - coefficient) * (d * inverse)
+    return np.where(large, 1 - series, ratio), np.where(large, series, 1 - ratio)
+
+
+def _ratio_series(d: int, terms: int = 10) -> list[float]:
+    """a_j/d^j with A_d(k) = sum_j a_j k^-j for large k, from the equation A' = 1 - A^2 - (d-1) A/k."""
+    a = [1.0]
+    for j in range(1, terms):
+        inner = sum(a[i] * a[j - i] for i in range(1, j))
+        a.append(((j - d) / d * a[j - 1] - inner) / 2)
+    return a
 
 
 def bessel_ratio_expansion(d: int, kappa: Any) -> Any:
@@ -74,8 +105,8 @@ def density_bound(d: int, kappa: Any, ratio: float) -> Any:
     """
     if not ratio >= 1:
         raise InvalidInput(f"f_max/f_min must be >= 1, got {ratio}")
-    gap = 1 - bessel_ratio(d, kappa)
-    return math.sqrt(2 * ratio * gap) if np.ndim(kappa) == 0 else torch.sqrt(2 * ratio * gap)
+    value = np.sqrt(2 * ratio * _ratio_and_complement(d, _checked_kappa(d, kappa))[1])
+    return float(value) if np.ndim(kappa) == 0 else torch.from_numpy(np.asarray(value))
 
 
 def cap_bound(kappa: float, cap_mass: Callable[[np.ndarray], np.ndarray]) -> float:
@@ -105,15 +136,52 @@ def uniform_cap(d: int, height: Any) -> np.ndarray:
 def log_partition_uniform(d: int, kappa: Any) -> Any:
     """log E e^{kappa u} = log[Gamma(d/2) (2/kappa)^{d/2-1} I_{d/2-1}(kappa)], u = <e, y>, y uniform on S^{d-1}."""
     k = _checked_kappa(d, kappa)
-    safe = np.where(k == 0, 1.0, k)
-    with np.errstate(divide="ignore"):
-        value = (
-            special.gammaln(d / 2) + (d / 2 - 1) * np.log(2 / safe) + np.log(special.ive(d / 2 - 1, safe)) + safe
-        )
-    # Underflow of the Bessel function (d much larger than kappa): log E e^{ku} = k^2/(2d) - k^4/(4 d^2 (d+2)) + ...
-    small = (k == 0) | ~np.isfinite(value)
-    value = np.where(small, k**2 / (2 * d) - k**4 / (4 * d**2 * (d + 2)), value)
+    quarter = k * k / 4
+    # The largest term of the series 0F1(; d/2; k^2/4) sits at the root of j (j + d/2) = k^2/4.
+    peak = quarter / (d / 4 + np.sqrt(d * d / 16 + quarter))
+    short = peak <= PEAK
+    value = np.where(short, _series_log_partition(d, np.where(short, quarter, 0.0)), 0.0)
+    if not short.all():
+        q = np.where(short, 1.0, k)
+        long = special.gammaln(d / 2) + (d / 2 - 1) * np.log(2 / q) + _log_scaled_bessel(d / 2 - 1, q) + q
+        value = np.where(short, value, long)
     return float(value) if np.ndim(kappa) == 0 else torch.from_numpy(np.asarray(value))
+
+
+def _series_log_partition(d: int, quarter: np.ndarray) -> np.ndarray:
+    """log sum_j (k^2/4)^j/((d/2)_j j!): positive terms, no cancellation, relative accuracy down to k = 0."""
+    term, total, j = np.ones_like(quarter), np.zeros_like(quarter), 0
+    while bool((term > 1e-17 * total).any()) and j < 10 * PEAK:
+        term = term * quarter / ((d / 2 + j) * (j + 1))
+        total = total + term
+        j += 1
+    return np.log1p(total)
+
+
+def _log_scaled_bessel(nu: float, x: np.ndarray) -> np.ndarray:
+    """log(e^{-x} I_nu(x)) for large x or nu: where scipy underflows or gives up, Debye's or Hankel's expansion."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        plain = special.ive(nu, x)
+        value = np.log(plain)
+    lost = ~(plain > 1e-280)
+    if not lost.any():
+        return value
+    if nu < 50:
+        series = term = np.ones_like(x)
+        for j in range(1, 6):
+            term = -term * (4 * nu * nu - (2 * j - 1) ** 2) / (8 * j * x)
+            series = series + term
+        return np.where(lost, np.log(series) - np.log(2 * np.pi * x) / 2, value)
+    z = x / nu
+    root = np.hypot(1.0, z)
+    p = 1 / root
+    u1 = (3 * p - 5 * p**3) / 24
+    u2 = (81 * p**2 - 462 * p**4 + 385 * p**6) / 1152
+    u3 = (30375 * p**3 - 369603 * p**5 + 765765 * p**7 - 425425 * p**9) / 414720
+    # sqrt(1+z^2) - z + log(z/(1 + sqrt(1+z^2))), without the cancellation of large z.
+    exponent = 1 / (root + z) - np.arcsinh(1 / z)
+    debye = nu * exponent - np.log(2 * np.pi * nu * root) / 2 + np.log1p(((u3 / nu + u2) / nu + u1) / nu)
+    return np.where(lost, debye, value)
 
 
 def sampling_error(d: int, kappa: float, n: int) -> float:
@@ -122,7 +190,8 @@ def sampling_error(d: int, kappa: float, n: int) -> float:
     double = 2 * k
     spread = (d - 1) / d if k == 0 else (d - 1) / double * bessel_ratio(d, double)
     growth = log_partition_uniform(d, double) - 2 * log_partition_uniform(d, k)
-    return math.sqrt(spread * math.exp(growth) / n)
+    log_error = (math.log(spread / n) + growth) / 2
+    return math.exp(log_error) if log_error < 709 else math.inf
 
 
 def effective_tokens(n: int, kappa: Any, d: int) -> Any:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-from scipy import special
-
 from metastable.errors import InvalidInput
-from metastable.theory.laplace import log_partition_uniform
+from metastable.theory.laplace import bessel_ratio, log_partition_uniform
 
 SATURATED = 2 / math.e
 """Largest growth rate of a mode as beta -> infinity, in units of l1: 2/e, at k(k+d-2) = 2 beta (G1, G3)."""
@@ -33,7 +30,7 @@ def growth_rate(k: int, beta: float, d: int = 2, normalized: bool = True) -> flo
         # I_{k+nu}(b)/(b I_nu(b)) -> (b/2)^{k-1} Gamma(nu+1)/(2 Gamma(k+nu+1)): only k = 1 survives.
         return (d - 1) / d if k == 1 else 0.0
     # The ratio I_{k+nu}/I_nu as a product of ratios of neighbours stays finite for any beta.
-    ratio = float(np.prod([_neighbour_ratio(d / 2 - 1 + j, beta) for j in range(k)]))
+    ratio = math.prod(bessel_ratio(d + 2 * j, beta) for j in range(k))
     rate = k * (k + d - 2) * ratio / beta
     return rate if normalized else rate * math.exp(log_partition_uniform(d, beta))
 
@@ -52,14 +49,3 @@ def clustering_time(n: int, beta: float, d: int = 2, l1: float = 1.0) -> float:
     """ln(sqrt(n))/(l1 max rate): when the noise of n iid tokens on E has grown to clusters (G2, up to O(1))."""
     rate = l1 * fastest_mode(beta, d)[1]
     return math.inf if rate <= 0 else 0.5 * math.log(n) / rate
-
-
-def _neighbour_ratio(nu: float, x: float) -> float:
-    """I_{nu+1}(x)/I_nu(x), by scaled Bessel functions or, where those underflow, by the continued fraction."""
-    below = special.ive(nu, x)
-    if below > 1e-280:
-        return float(special.ive(nu + 1, x) / below)
-    tail = 0.0
-    for j in range(400, 0, -1):
-        tail = x * x / (2 * (nu + j) + tail) if j > 1 else x / (2 * (nu + 1) + tail)
-    return tail
