@@ -14,7 +14,7 @@ from torch import Tensor
 
 from metastable.errors import InvalidInput
 from metastable.flows.orbit import orbit, orbit_clock
-from metastable.measure import as_measure
+from metastable.theory.tokens import tokens
 from metastable.weights import AttentionWeights
 
 
@@ -73,7 +73,7 @@ def log_jacobian(w: AttentionWeights, points: Any, t: float) -> Float[Tensor, "n
     For B = I this is det e^{tM}/|e^{tM}x_0|^d (Z8); the last term is the change of time of a general B, since
     div v_0 = (tr M - d<x, Mx>)/r - d(log r)/dt along an orbit with r = |B^T x|.
     """
-    x = as_measure(points).points
+    x = tokens(points, w.d).points
     tau = orbit_clock(w.M, w.B, x, [t])[0]
     end = orbit(w.M, w.B, x, [t])[0]
     shift = float(torch.linalg.eigvals(w.M).real.max())
@@ -97,7 +97,7 @@ def transported_density(
     """
 
     def at(points: Any) -> Tensor:
-        x = as_measure(points).points
+        x = tokens(points, w.d).points
         start = orbit(-w.M, w.B, x, [t])[0]
         return density(start) * torch.exp(-log_jacobian(w, start, t))
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from metastable.attention.attend import check_beta
 from metastable.errors import InvalidInput, NotDefined
 from metastable.flows import SelfAttention
-from metastable.measure import Measure, as_measure
+from metastable.measure import Measure
 from metastable.solve.solve import solve
 from metastable.theory.laplace import attention_defect, effective_tokens
 from metastable.theory.limit import LimitMap, check_isolated
@@ -24,6 +24,7 @@ from metastable.theory.picard import Prediction
 from metastable.theory.rates import Rates, rates
 from metastable.theory.spectrum import Spectrum, spectrum
 from metastable.theory.stability import PrioriBound, growth_constant, optimal_time, posteriori_bound, priori_bound
+from metastable.theory.tokens import tokens
 from metastable.theory.zero_temperature import distance_to_limit
 from metastable.weights import AttentionWeights
 
@@ -271,9 +272,7 @@ def forecast(
     check_beta(beta)
     if beta == 0:
         raise InvalidInput("a low-temperature forecast needs beta > 0, got 0")
-    rho = as_measure(rho0)
-    if rho.d != w.d:
-        raise InvalidInput(f"the tokens have dimension {rho.d} but the weights have dimension {w.d}")
+    rho = tokens(rho0, w.d)
     s = spectrum(w)
     check_isolated(s)
     kappa = float(beta * torch.linalg.vector_norm(w.B_transpose(rho.points), dim=1).median())

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from metastable.attention import attend
 from metastable.errors import InvalidInput
-from metastable.measure import as_measure, as_tensor
+from metastable.measure import as_tensor
+from metastable.theory.tokens import tokens
 from metastable.weights import AttentionWeights
 
 LARGE = 100.0
@@ -84,7 +85,7 @@ def bessel_ratio_expansion(d: int, kappa: Any) -> Any:
 
 def uniform_mean(w: AttentionWeights, points: Any, beta: float) -> Float[Tensor, "n d"]:
     """m_beta(x) = A_d(beta|B^T x|) B^T x/|B^T x| for uniform keys, exact (L1)."""
-    x = as_measure(points).points
+    x = tokens(points, w.d).points
     direction = w.B_transpose(x)
     length = torch.linalg.vector_norm(direction, dim=1)
     return (bessel_ratio(w.d, (beta * length).numpy()) / length)[:, None] * direction
@@ -214,7 +215,7 @@ def attention_defect(w: AttentionWeights, rho: Any, beta: float, queries: int = 
 
     At most `queries` tokens ask (a seeded choice by mass); all tokens answer.
     """
-    measure = as_measure(rho)
+    measure = tokens(rho, w.d)
     x, mass = measure.points, measure.mass
     if measure.n > queries:
         chosen = torch.multinomial(mass, queries, replacement=True, generator=torch.Generator().manual_seed(seed))

@@ -20,6 +20,7 @@ from metastable.flows.orbit import orbit_clock
 from metastable.measure import Measure, as_measure
 from metastable.theory.eigenspace import ISOLATION, TOLERANCE, Dominant
 from metastable.theory.spectrum import Spectrum, spectrum
+from metastable.theory.tokens import tokens
 from metastable.weights import AttentionWeights
 
 
@@ -116,7 +117,7 @@ def comoving_target(
     """
     s = spectrum(w, tolerance)
     check_isolated(s)
-    x = _rows(points, w.d)
+    x = tokens(points, w.d).points
     times = np.asarray(t, dtype=np.float64)
     tau = orbit_clock(w.M, w.B, x, np.atleast_1d(times))
     start = _project(s.M, x)

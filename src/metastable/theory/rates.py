@@ -12,10 +12,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable.errors import InvalidInput, NotDefined
-from metastable.measure import as_measure
 from metastable.theory.eigenspace import Dominant
 from metastable.theory.phases import terminal
 from metastable.theory.spectrum import Spectrum, spectrum
+from metastable.theory.tokens import tokens
 from metastable.weights import AttentionWeights
 
 
@@ -54,19 +54,19 @@ def rates(w: AttentionWeights | Spectrum) -> Rates:
 
 def local_rate(w: AttentionWeights, u: Any) -> Float[Tensor, "n"]:
     """(l1 - l2)/|B^T u|: the sharp exponent at limit points u in E, one per row (Z4)."""
-    x = as_measure(u).points
+    x = tokens(u, w.d).points
     return spectrum(w).gap / torch.linalg.vector_norm(x @ w.B.to(x), dim=1)
 
 
 def rayleigh(w: AttentionWeights, points: Any) -> Float[Tensor, "n"]:
     """R(x) = <x, Mx>, non-decreasing along orbits when M is symmetric: dR/dt = 2|P_x Mx|^2/|B^T x| (Z3)."""
-    x = as_measure(points).points
+    x = tokens(points, w.d).points
     return ((x @ w.M.to(x).T) * x).sum(1)
 
 
 def squared_tangent(m: Dominant, points: Any) -> Float[Tensor, "n"]:
     """L(x) = tan^2(angle(x, E)) = |x - P_E x|^2/|P_E x|^2 with the orthogonal projector onto E (Z3)."""
-    x = as_measure(points).points
+    x = tokens(points, m.d).points
     onto = (x @ m.space.to(x)) @ m.space.to(x).T
     return ((x - onto) ** 2).sum(1) / (onto**2).sum(1)
 
@@ -81,7 +81,7 @@ def guaranteed_tangent(w: AttentionWeights, points: Any, t: float) -> Float[Tens
 
 def guaranteed_distance(w: AttentionWeights, rho0: Any, t: float) -> float:
     """Upper bound of W2(rho_t, Pi#rho_0) from the guaranteed angles: W2^2 <= E[2(1 - cos angle)], M symmetric."""
-    rho = as_measure(rho0)
+    rho = tokens(rho0, w.d)
     tangent = guaranteed_tangent(w, rho, t)
     cosine = 1 / torch.sqrt(1 + tangent**2)
     return math.sqrt(float((rho.mass * 2 * (1 - cosine)).sum()))

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from metastable.errors import InvalidInput
 from metastable.flows import SelfAttention
-from metastable.measure import Measure, as_measure
+from metastable.measure import Measure
 from metastable.sphere import geodesic_distance, normalize, project_tangent, uniform
 from metastable.theory.laplace import cap_bound
+from metastable.theory.tokens import tokens
 from metastable.weights import AttentionWeights
 
 HOPELESS = 1e12
@@ -28,7 +29,7 @@ HOPELESS = 1e12
 
 def jacobian(w: AttentionWeights, points: Any) -> Float[Tensor, "n d d"]:
     """J(x) = P(M - <x,Mx> I)P/r - v_0(x)(P BB^T x)^T/r^2, the derivative of v_0(x) = P_x Mx/r, r = |B^T x| (S2)."""
-    return _jacobian(w, as_measure(points).points)
+    return _jacobian(w, tokens(points, w.d).points)
 
 
 def _jacobian(w: AttentionWeights, x: Tensor) -> Tensor:
@@ -87,7 +88,7 @@ def growth_constant(w: AttentionWeights, samples: int = 4096, starts: int = 12, 
 
 def velocity_defect(w: AttentionWeights, beta: float, points: Tensor, mass: Tensor) -> float:
     """eps = rms|v_beta - v_0| over the tokens, v_beta the softmax field of the tokens themselves."""
-    x = normalize(points)
+    x, mass = normalize(points.to(torch.float64)), mass.to(torch.float64)
     direction = w.B_transpose(x)
     v0 = project_tangent(x, w.apply_V(direction / torch.linalg.vector_norm(direction, dim=1, keepdim=True)))
     v = SelfAttention(w, beta=beta).velocity(0.0, x, mass)
@@ -190,12 +191,12 @@ def priori_bound(
     w: AttentionWeights, beta: float, rho0: Any, L0: float | None = None, seed: int = 0
 ) -> PrioriBound:
     """S4 for tokens: the smallest cap masses of rho_0 over a sample of directions (the tokens and uniform ones)."""
-    rho = as_measure(rho0)
+    rho = tokens(rho0, w.d)
     d = rho.d
     count = int(max(16, min(512, 2e7 // rho.n)))
     generator = torch.Generator().manual_seed(seed)
-    tokens = rho.points[torch.randint(rho.n, (count // 2,), generator=generator)]
-    directions = torch.cat([tokens, -tokens, uniform(count, d, generator)])
+    chosen = rho.points[torch.randint(rho.n, (count // 2,), generator=generator)]
+    directions = torch.cat([chosen, -chosen, uniform(count, d, generator)])
     angles = np.concatenate([[0.0], np.geomspace(1e-6, math.pi, 400)])
     smallest = np.full(len(angles), np.inf)
     for block in directions.split(32):

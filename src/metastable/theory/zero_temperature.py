@@ -11,10 +11,11 @@ from torch import Tensor
 
 from metastable.errors import InvalidInput
 from metastable.flows.orbit import orbit, orbit_clock
-from metastable.measure import Measure, as_measure
+from metastable.measure import Measure
 from metastable.sphere import chordal_distance, geodesic_distance
 from metastable.theory.eigenspace import TOLERANCE
 from metastable.theory.limit import LimitMap, limit, limit_map
+from metastable.theory.tokens import tokens
 from metastable.transport import wasserstein
 from metastable.weights import AttentionWeights
 
@@ -30,17 +31,17 @@ def zero_temperature(w: AttentionWeights, points: Any, t: Any) -> Float[Tensor, 
     >>> zero_temperature(w, [[0.6, 0.8]], 20.0)[0].round(decimals=6).tolist()
     [1.0, 0.0]
     """
-    rho = _tokens(w, points)
+    x0 = tokens(points, w.d).points
     times = np.asarray(t, dtype=np.float64)
-    x = orbit(w.M, w.B, rho, np.atleast_1d(times))
+    x = orbit(w.M, w.B, x0, np.atleast_1d(times))
     return x[0] if times.ndim == 0 else x
 
 
 def clock(w: AttentionWeights, points: Any, t: Any) -> Float[Tensor, "*m n"]:
     """The projective time tau_i(t) of every token, dtau/dt = 1/|B^T x_i|; shapes as in `zero_temperature`."""
-    rho = _tokens(w, points)
+    x0 = tokens(points, w.d).points
     times = np.asarray(t, dtype=np.float64)
-    tau = orbit_clock(w.M, w.B, rho, np.atleast_1d(times))
+    tau = orbit_clock(w.M, w.B, x0, np.atleast_1d(times))
     return tau[0] if times.ndim == 0 else tau
 
 
@@ -58,12 +59,11 @@ def distance_to_limit(
     >>> round(distance_to_limit(w, [[0.6, 0.8]], 0.0) ** 2, 12)  # 2 (1 - 0.6)
     0.8
     """
-    if metric not in ("chordal", "geodesic"):
-        raise InvalidInput(f"metric must be 'chordal' or 'geodesic', got {metric!r}")
-    rho = as_measure(rho0)
+    _check_metric(metric)
+    rho = tokens(rho0, w.d)
     times = np.asarray(t, dtype=np.float64)
     pi = limit_map(w, tolerance)
-    path = orbit(w.M, w.B, _tokens(w, rho), np.atleast_1d(times))
+    path = orbit(w.M, w.B, rho.points, np.atleast_1d(times))
     if pi.spectrum.M.symmetric:
         distances = nearest_point_distance(pi, path, rho.mass, metric)
     else:
@@ -79,10 +79,11 @@ def coupling_to_limit(
     w: AttentionWeights, rho0: Any, t: Any, *, metric: str = "chordal", tolerance: float = TOLERANCE
 ) -> float | Float[Tensor, "m"]:
     """sqrt(E_rho0 |x(t) - Pi(x_0)|^2): the synchronous coupling, above `distance_to_limit` for any M."""
-    rho = as_measure(rho0)
+    _check_metric(metric)
+    rho = tokens(rho0, w.d)
     times = np.asarray(t, dtype=np.float64)
     pi = limit_map(w, tolerance)
-    path = orbit(w.M, w.B, _tokens(w, rho), np.atleast_1d(times))
+    path = orbit(w.M, w.B, rho.points, np.atleast_1d(times))
     keep = ~pi.exceptional(rho.points)
     mass = rho.mass[keep] / rho.mass[keep].sum()
     target = pi(rho.points[keep])
@@ -100,8 +101,6 @@ def nearest_point_distance(pi: LimitMap, path: Tensor, mass: Tensor, metric: str
     return torch.sqrt((mass * cost).sum(1))
 
 
-def _tokens(w: AttentionWeights, points: Any) -> Tensor:
-    x = as_measure(points).points
-    if x.shape[1] != w.d:
-        raise InvalidInput(f"points have dimension {x.shape[1]} but the weights have dimension {w.d}")
-    return x
+def _check_metric(metric: str) -> None:
+    if metric not in ("chordal", "geodesic"):
+        raise InvalidInput(f"metric must be 'chordal' or 'geodesic', got {metric!r}")
