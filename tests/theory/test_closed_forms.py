@@ -113,3 +113,25 @@ def test_refusals():
         planar_travel_time((1.0, 1.0), (2.0, 1.0), 2.0, 0.5)
     with pytest.raises(InvalidInput, match="identity"):
         planar_travel_time((1.0, 1.0), (1.0, 1.0), 1.0, 0.5)
+
+
+def test_late_distances_keep_their_digits():
+    # d = 2, k = 1: W2^2 = (4/pi) s - s^2 + ...; d = 3, k = 2: s^2 (log(4/s) - 3/2) + ...; k >= 3: s^2 (d-k)/(k-2)
+    for x in (30.0, 40.0, 300.0, 800.0):
+        s = math.exp(-x)
+        expected = math.exp(-x / 2) * math.sqrt(4 / math.pi - s)
+        assert uniform_distance(2, 1, x) == pytest.approx(expected, rel=1e-12, abs=0)
+    for x in (30.0, 300.0, 700.0):
+        expected = math.exp(-x) * math.sqrt(x + math.log(4) - 1.5)
+        assert uniform_distance(3, 2, x) == pytest.approx(expected, rel=1e-11, abs=0)
+    assert uniform_distance(8, 5, 100.0) == pytest.approx(math.exp(-100.0), rel=1e-11, abs=0)
+    assert uniform_distance(3, 1, 1000.0) == pytest.approx(math.sqrt(2) * math.exp(-500.0), rel=1e-12, abs=0)
+    assert uniform_distance(3, 2, 800.0) == 0.0  # below the smallest number
+    late = uniform_distance(4, 2, [699.0, 700.0])
+    assert float(late[0] / late[1]) == pytest.approx(math.e, rel=1e-3)
+
+
+def test_closed_forms_join_the_quadrature():
+    for d, k, s in ((2, 1, 0.9), (3, 2, 0.9), (3, 2, 0.05)):
+        a, b = uniform_distance(d, k, [-math.log(s) * (1 - 1e-12), -math.log(s) * (1 + 1e-12)]).tolist()
+        assert a == pytest.approx(b, rel=1e-11)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -35,36 +36,50 @@ def uniform_distance(d: int, k: int, gap_time: Any) -> Any:
     values = np.asarray(gap_time, dtype=np.float64)
     if bool((~np.isfinite(values) | (values < 0)).any()):
         raise InvalidInput(f"gap * t must be finite and >= 0, got {gap_time}")
-    squared = np.vectorize(lambda x: _squared(d, k, x), otypes=[float])(values)
-    distance = np.sqrt(squared)
+    distance = np.vectorize(lambda x: _distance(d, k, x), otypes=[float])(values)
     return float(distance) if values.ndim == 0 else torch.from_numpy(distance)
 
 
-def _squared(d: int, k: int, gap_time: float) -> float:
+def _distance(d: int, k: int, gap_time: float) -> float:
+    """sqrt(s^p W) with W2^2 = s^p W, p = min(k, 2): W keeps its digits where s or s^2 no longer have any."""
     s = math.exp(-gap_time)
+    root = math.sqrt(1 - s * s)
     if (d, k) == (3, 1):
-        return 2 * s / (1 + s)
-    if (d, k) == (2, 1) and s < 0.999:
-        return 2 - 4 / math.pi * math.acos(s) / math.sqrt(1 - s * s)
-    if (d, k) == (3, 2) and 1e-3 < s < 0.9:
+        scaled = 2 / (1 + s)
+    elif (d, k) == (2, 1) and s < 0.9:
+        # 2 - (4/pi) arccos(s)/root by arccos = pi/2 - arcsin, which leaves no difference of near numbers.
+        scaled = 2 * ((2 / math.pi) * (math.asin(s) / s if s > 1e-8 else 1.0) - s / (1 + root)) / root
+    elif (d, k) == (3, 2) and 0.05 < s < 0.9:
         m = 1 - s * s
-        return float(2 - 2 * (special.ellipe(m) - s * s * special.ellipkm1(s * s)) / m)
-    return _by_quadrature(d, k, s)
+        scaled = float(2 - 2 * (special.ellipe(m) - s * s * special.ellipkm1(s * s)) / m) / s**2
+    else:
+        scaled = _by_quadrature(d, k, gap_time)
+    return math.exp(-min(k, 2) * gap_time / 2) * math.sqrt(scaled)
 
 
-def _by_quadrature(d: int, k: int, s: float) -> float:
-    """The Beta integral with tan(angle to E^perp) = s sinh(u), which turns z/sqrt(...) into tanh(u)."""
+def _by_quadrature(d: int, k: int, gap_time: float) -> float:
+    """W2^2/s^p by the Beta integral with tan(angle to E^perp) = s sinh(u), which turns z/sqrt(...) into tanh(u).
+
+    2(1 - tanh u) cosh u = 2 e^{-u}, hence the integrand 2 e^{-u} (1 + tan^2)^{-d/2} for k = 1, and for k >= 2, with
+    e^{-u} tan = s (1 - e^{-2u})/2 taken out, (1 - e^{-2u}) tan^{k-2} (1 + tan^2)^{-d/2}.
+    """
+    norm = math.log(2) - float(special.betaln(k / 2, (d - k) / 2))
 
     def integrand(u: float) -> float:
-        tangent = s * math.sinh(u)
-        return (4 / (1 + math.exp(2 * u))) * tangent ** (k - 1) * (1 + tangent**2) ** (-d / 2) * s * math.cosh(u)
+        rise = -math.expm1(-2 * u)
+        tangent = 0.5 * math.exp(u - gap_time) * rise
+        log_weight = norm - d / 2 * math.log1p(tangent**2)
+        if k == 1:
+            return 2 * math.exp(log_weight - u)
+        if k > 2:
+            log_weight += (k - 2) * math.log(tangent) if tangent > 0 else -math.inf
+        return rise * math.exp(log_weight)
 
-    turn = math.asinh(1 / s)
-    total = sum(
-        integrate.quad(integrand, a, b, epsabs=0, epsrel=1e-13, limit=200)[0]
-        for a, b in ((0, turn), (turn, turn + 10), (turn + 10, turn + 60))
+    turn = gap_time + math.log(2)
+    marks = sorted({0.0, min(40.0, turn), max(0.0, turn - 40.0), turn, turn + 10.0, turn + 60.0})
+    return sum(
+        integrate.quad(integrand, a, b, epsabs=0, epsrel=1e-13, limit=200)[0] for a, b in itertools.pairwise(marks)
     )
-    return 2 * total / float(special.beta(k / 2, (d - k) / 2))
 
 
 def log_jacobian(w: AttentionWeights, points: Any, t: float) -> Float[Tensor, "n"]:
