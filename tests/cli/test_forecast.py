@@ -60,6 +60,13 @@ def test_antipodal_attention_leaves_for_the_bottom_of_V():
     assert np.abs(record["terminal"]["space"]) == pytest.approx(np.array([[0.0], [1.0]]))
 
 
+def test_weights_that_move_nothing():
+    for V, B in (("I2", "I2"), ("diag(0,0)", "diag(1,2)")):
+        result = call("--V", V, "--B", B, "--n", 50)
+        assert result.exit_code == 0, result.output
+        assert "1e-300" not in result.output and " yes " not in result.output
+
+
 def test_weights_from_files(tmp_path):
     V, B = np.diag([2.0, 1.0]), np.array([[1.0, 0.5], [0.0, 1.0]])
     np.savez(tmp_path / "w.npz", V=V, B=B)
@@ -92,5 +99,6 @@ def test_one_sentence_for_each_mistake(tmp_path):
         (("--tokens", "moons"), InvalidInput),
         (("--beta", "-1"), InvalidInput),
         (("--V", "I2", "--B", "diag(1,0)"), InvalidInput),
+        (("--V", "diag(1e200,1)", "--B", "diag(1e200,1)"), InvalidInput),
     ):
         assert isinstance(call(*arguments).exception, error)

@@ -232,3 +232,48 @@ def test_refusals():
         forecast(ms.AttentionWeights(V=np.diag([1.0, 1.0 - 3e-6]), B=I2), 1.0, x)
     with pytest.raises(InvalidInput, match="t must be finite"):
         forecast(G, 10.0, x).curve(-1.0)
+
+
+def test_multiples_of_the_identity_are_told_in_sane_words():
+    x = ms.sphere.equispaced(60)
+    same = forecast(ms.AttentionWeights(V=I2, B=I2), 100.0, x)
+    zero = forecast(ms.AttentionWeights(V=0 * I2, B=np.diag([-1.0, 2.0])), 100.0, x)
+    for f in (same, zero):
+        rows = {name: (value, meaning) for name, value, meaning in f.table()}
+        assert rows["gap"][0] == rows["c"][0] == "none" and "identity" in rows["gap"][1]
+        assert f.C == 0 and rows["C"][0] == "0"
+        assert f.optimum == (0.0, pytest.approx(math.sqrt(math.log(101.0) / 100.0)))
+        assert f.curve(0.0) == 0.0 and not any("inf" in sentence for sentence in f.assumptions)
+        json.dumps(f.to_dict([0.0, 1.0]), allow_nan=False)
+    assert "nothing moves" in zero.terminal.sentence and zero.curve([0.0, 2.0]).tolist() == [0.0, 0.0]
+
+
+def test_huge_weights_are_one_sentence():
+    huge = np.diag([1e200, 1e200])
+    with pytest.raises(InvalidInput, match="finite entries"):
+        forecast(ms.AttentionWeights(V=huge, B=huge), 1.0, ms.sphere.equispaced(10))
+    large = np.diag([2e150, 1e150])
+    s = spectrum(ms.AttentionWeights(V=large, B=large))
+    assert s.M.symmetric and s.normality_defect == 0 and s.gap == pytest.approx(3e300)
+
+
+def test_no_range_means_in_range_nowhere():
+    x = ms.sphere.equispaced(300)
+    skew = forecast(ms.AttentionWeights(V=[[2.0, 0.7], [0.0, 1.0]], B=I2), 50.0, x)
+    same = forecast(ms.AttentionWeights(V=I2, B=I2), 50.0, x)
+    turn = forecast(ms.AttentionWeights(V=[[1.0, -1.0], [1.0, 1.0]], B=I2), 50.0, x)
+    for f in (skew, same, turn):
+        assert f.valid_until == 0 and f.in_range(0.0) is False and not bool(f.in_range([0.0, 1.0]).any())
+    good = forecast(ms.AttentionWeights(V=np.diag([2.0, 1.0]), B=I2), 50.0, x)
+    assert good.in_range(0.0) is True
+
+
+def test_no_safe_time_where_no_curve_can_be_read():
+    w = ms.AttentionWeights(V=-np.diag([2.0, 1.0]), B=-I2)
+    x = ms.sphere.von_mises_fisher(300, [0.5, 1.0], 20.0, seed=0)
+    f = forecast(w, 64.0, x)
+    assert any("read no curve" in sentence for sentence in f.warnings) and f.times.safe == 0
+    times = np.array([0.0, 2.0])
+    _, W = measured(w, 64.0, x, times)
+    assert f.safe_curve(2.0) < W[1]  # and rightly so
+    assert f.safe_curve(0.0) >= W[0]

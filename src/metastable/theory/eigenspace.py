@@ -74,11 +74,18 @@ def dominant(matrix: Float[Tensor, "d d"], tolerance: float = TOLERANCE) -> Domi
     if not 0 < tolerance < 0.1:
         raise InvalidInput(f"tolerance must lie in (0, 0.1), got {tolerance}")
     a = matrix.detach().cpu().to(torch.float64).numpy()
+    if not np.isfinite(a).all():
+        raise InvalidInput(
+            "the spectrum needs a matrix with finite entries, got an infinity or NaN: M = V B^T is beyond the "
+            "largest number; scale V or B down"
+        )
     d = a.shape[0]
     size = float(np.linalg.norm(a, 2))
     scale = size if size > 0 else 1.0
-    symmetry_defect = float(np.linalg.norm(a - a.T) / (2 * np.linalg.norm(a))) if size else 0.0
-    normality_defect = float(np.linalg.norm(a @ a.T - a.T @ a) / np.linalg.norm(a) ** 2) if size else 0.0
+    unit = a / scale  # squares of the entries may overflow
+    weight = float(np.linalg.norm(unit)) if size else 1.0
+    symmetry_defect = float(np.linalg.norm(unit - unit.T)) / (2 * weight)
+    normality_defect = float(np.linalg.norm(unit @ unit.T - unit.T @ unit)) / weight**2
     symmetric = symmetry_defect <= 64 * d * np.finfo(float).eps
     if symmetric:
         real, z = np.linalg.eigh((a + a.T) / 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -99,8 +99,11 @@ class Forecast:
 
     @property
     def optimum(self) -> tuple[float, float]:
-        """(T*, error): where the theorem's bound is smallest, and its size there up to a constant (S5)."""
-        return optimal_time(self.beta, self.C, self.c if math.isfinite(self.c) else 0.0)
+        """(T*, error): where the theorem's bound is smallest, and its size there up to a constant (S5).
+
+        Where nothing decays (M a multiple of the identity) that is at time 0.
+        """
+        return optimal_time(self.beta, self.C, self.c)
 
     def zero_temperature_curve(self, t: Any) -> Any:
         """D0(t): the exact zero-temperature distance to the limit."""
@@ -113,7 +116,10 @@ class Forecast:
         return float(value[0]) if times.ndim == 0 else torch.from_numpy(value)
 
     def safe_curve(self, t: Any) -> Any:
-        """D0 + .5 sqrt(log(beta+1)/beta) + .5 n^{-1/4}: never violated for t <= times.safe, yet no proof (N7)."""
+        """D0 + .5 sqrt(log(beta+1)/beta) + .5 n^{-1/4}: never seen violated for t <= times.safe, yet no proof (N7).
+
+        times.safe is 0 where the start is not close to zero temperature (`defect` above its limit).
+        """
         return (
             self.zero_temperature_curve(t)
             + 0.5 * math.sqrt(math.log1p(self.beta) / self.beta)
@@ -127,6 +133,8 @@ class Forecast:
         Up to here the correction to zero temperature is of first order, attention windows near the separatrix still
         hold tokens, no single token weighs 15%, and tokens on E are far from gathering in clusters.
         """
+        if self.spectrum.kind in ("rotation", "jordan"):
+            return 0.0
         if not self.spectrum.M.symmetric or self.n_eff < EFFECTIVE or self.defect > DEFECT:
             return 0.0
         if self.spectrum.kind == "identity":
@@ -149,9 +157,10 @@ class Forecast:
         return last
 
     def in_range(self, t: Any) -> Any:
-        """Whether `curve(t)` is claimed to be within 15% of the simulation."""
+        """Whether `curve(t)` is claimed to be within 15% of the simulation; nowhere when `valid_until` is 0."""
         times = _times(t)
-        return bool(times <= self.valid_until) if times.ndim == 0 else torch.from_numpy(times <= self.valid_until)
+        inside = (times <= self.valid_until) & (self.valid_until > 0)
+        return bool(inside) if times.ndim == 0 else torch.from_numpy(inside)
 
     def bound(self, path: Any = None, t: float | None = None, frames: int = 65) -> Bound:
         """Rigorous a-posteriori bound along a run of the softmax flow: D0(t) + S3.
@@ -226,6 +235,7 @@ class Forecast:
     def table(self) -> list[tuple[str, str, str]]:
         """Rows (quantity, value, meaning) for a terminal."""
         s, x = self.spectrum, self.times
+        whole = s.kind == "identity"
         rows = [
             (
                 "defect at t = 0",
@@ -233,10 +243,14 @@ class Forecast:
                 "rms|m_beta - m_0|: how far the start is from zero temperature",
             ),
             ("kind", s.kind, f"limit of the zero-temperature flow, dim E = {s.dimension}"),
-            ("gap", _number(s.gap), "of M = V B^T"),
-            ("c", _number(self.c), "rate of W2 to the limit"),
-            ("c_local", _number(self.c_local), "rate close to the limit"),
-            ("C", _number(self.C), "rate at which finite beta can drift away"),
+            ("gap", _rate(s.gap), "of M = V B^T" + (", a multiple of the identity" if whole else "")),
+            (
+                "c",
+                _rate(self.c),
+                "nothing decays: every token is its own limit" if whole else "rate of W2 to the limit",
+            ),
+            ("c_local", _rate(self.c_local), "rate close to the limit"),
+            ("C", _rate(self.C), "rate at which finite beta can drift away"),
             ("n_eff", _number(self.n_eff), f"tokens per attention window, kappa = {self.kappa:.4g}"),
             ("t concentration", _number(x.concentration), "zero-temperature W2 = sqrt(log(beta+1)/beta)"),
             ("t crossing", _number(x.crossing), "cluster width = (beta |B^T e|)^(-1/2)"),
@@ -278,6 +292,10 @@ def forecast(
     kappa = float(beta * torch.linalg.vector_norm(w.B_transpose(rho.points), dim=1).median())
     n_eff = float(effective_tokens(rho.n, kappa, rho.d))
     defect = attention_defect(w, rho, beta)
+    times = phase_times(s, beta, rho, deterministic, seed)
+    if defect > DEFECT:
+        # No curve can be read where the start is not close to zero temperature, the safe one included.
+        times = replace(times, safe=0.0)
     return Forecast(
         weights=w,
         beta=float(beta),
@@ -288,7 +306,7 @@ def forecast(
         kappa=kappa,
         n_eff=n_eff,
         defect=defect,
-        times=phase_times(s, beta, rho, deterministic, seed),
+        times=times,
         terminal=terminal(s, rho),
         warnings=_warnings(s, rho, kappa, n_eff, defect),
     )
@@ -331,5 +349,10 @@ def _finite(value: Any) -> Any:
     return value
 
 
+def _rate(value: float) -> str:
+    return "none" if value == math.inf else "undefined" if math.isnan(value) else f"{value:.4g}"
+
+
 def _number(value: float) -> str:
+    """A time in words or digits; an infinite one is an event that does not happen."""
     return "never" if value == math.inf else "undefined" if math.isnan(value) else f"{value:.4g}"

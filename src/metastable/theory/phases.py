@@ -34,7 +34,7 @@ class Times:
     exit:           end of the concentrated phase, the earlier of mean-field time and the tokens' own limit (N4).
     exit_mean_field, exit_tokens: the two candidates; case says which of the three situations of Delta applies.
     clustering:     tokens on E (dim E >= 2) have gathered in clusters (G2).
-    safe:           the safe curve is trusted up to here (N7).
+    safe:           the safe curve is trusted up to here (N7); 0 in a forecast whose defect is above its limit.
     """
 
     concentration: float
@@ -108,6 +108,8 @@ def phase_times(s: Spectrum, beta: float, rho: Measure, deterministic: bool = Fa
 
 def terminal(s: Spectrum, rho: Measure | None = None) -> Terminal:
     """Where narrow clusters go in the end, and how fast; rho, if given, says whether both antipodes hold mass."""
+    if s.weights.V_norm == 0:
+        return Terminal(s.V.space, s.V.kind, 0.0, 0.0, 0.0, "V is zero: nothing moves")
     antipodal = s.attends == "antipode"
     if (
         s.kind in ("point pair", "subsphere")

@@ -78,11 +78,10 @@ class Prediction:
                 self._note(self.times[-1] + h)
 
     def __call__(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(predicted, zero-temperature) distances at the times t, log-linear between steps."""
+        """(predicted, zero-temperature) distances at the times t, log-linear between steps (linear next to 0)."""
         self.extend(float(np.max(t, initial=0.0)))
-        tiny = 1e-300
-        curves = (np.maximum(np.array(values), tiny) for values in (self.values, self.bare))
-        return tuple(np.exp(np.interp(t, self.times, np.log(curve))) for curve in curves)
+        predicted, bare = (_interpolated(t, self.times, np.array(values)) for values in (self.values, self.bare))
+        return predicted, bare
 
     def _runge_kutta(
         self, x: Tensor, start: Tensor, middle: Tensor, end: Tensor, mass: Tensor
@@ -119,6 +118,12 @@ class Prediction:
 
     def _distance(self, x: Tensor) -> float:
         return float(wasserstein(Measure(x, self.mass), self.target))
+
+
+def _interpolated(t: np.ndarray, times: list[float], values: np.ndarray) -> np.ndarray:
+    positive = values > 0
+    logarithmic = np.exp(np.interp(t, times, np.log(np.where(positive, values, 1.0))))
+    return np.where(np.interp(t, times, positive) == 1, logarithmic, np.interp(t, times, values))
 
 
 def _sample(pi: LimitMap, rho: Measure, seed: int) -> tuple[Tensor, Tensor]:

@@ -143,6 +143,8 @@ class Spectrum:
     @cached_property
     def stays(self) -> bool:
         """Whether narrow clusters on E rest there: E on top of V, or on the bottom if clusters attend antipodes."""
+        if self.weights.V_norm == 0:
+            return True
         if not self.flat or self.attends == "neither":
             return False
         if self.attends == "itself":
@@ -205,7 +207,9 @@ class Spectrum:
             ),
             "dominant space isolated": (
                 m.isolated,
-                f"The leading {m.dimension} eigenvalue(s) of M are separated by the gap {m.gap:.4g}."
+                "M = V B^T is a multiple of the identity: its dominant space is the whole space."
+                if m.gap == math.inf
+                else f"The leading {m.dimension} eigenvalue(s) of M are separated by the gap {m.gap:.4g}."
                 if m.isolated
                 else f"The gap {m.gap:.3g} of M is within rounding tolerance: the dominant space is not isolated.",
             ),
@@ -216,6 +220,7 @@ class Spectrum:
                     "ever and the limit map is replaced by the asymptotic phase.",
                     "jordan": "The leading eigenvalue of M is defective: tokens approach its eigenvector "
                     "algebraically, not exponentially.",
+                    "identity": "At zero temperature nothing moves: every token is its own limit.",
                 }.get(m.kind, f"The zero-temperature flow converges to a limit of kind '{m.kind}'."),
             ),
             "metastable": (
@@ -227,6 +232,8 @@ class Spectrum:
 
     def _phase_sentence(self) -> str:
         antipodal = self.attends == "antipode"
+        if self.weights.V_norm == 0:
+            return "V is zero: nothing moves and no phase ends."
         if not self.flat:
             return (
                 f"Clusters on E look for keys away from {'their antipodes' if antipodal else 'themselves'} "

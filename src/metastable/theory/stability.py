@@ -83,7 +83,11 @@ def growth_constant(w: AttentionWeights, samples: int = 4096, starts: int = 12, 
     found = [float(scanned.max())]
     for start in best:
         found.append(-float(optimize.minimize(negative, start.numpy(), jac=True, method="L-BFGS-B").fun))
-    return max(0.0, *found)
+    largest = max(0.0, *found)
+    # Terms of size ||V|| cond(B) cancel in J, entirely so where M is a multiple of the identity.
+    spread = torch.linalg.svdvals(w.B.to(torch.float64))
+    noise = 64 * torch.finfo(torch.float64).eps * w.V_norm * float(spread[0] / spread[-1])
+    return largest if largest > noise else 0.0
 
 
 def velocity_defect(w: AttentionWeights, beta: float, points: Tensor, mass: Tensor) -> float:
@@ -216,11 +220,14 @@ def priori_bound(
 def optimal_time(beta: float, C: float, c: float) -> tuple[float, float]:
     """(T*, error): T* = log(beta/log(beta+1))/(2(C+c)) balances sqrt(log(beta+1)/beta) e^{Ct} with e^{-ct} (S5).
 
-    The error is (log(beta+1)/beta)^{c/(2(C+c))} up to a constant.
+    The error is (log(beta+1)/beta)^{c/(2(C+c))} up to a constant. c = infinity, data that are at their limit from
+    the start: T* = 0.
     """
     if not (beta > 0 and C + c > 0):
         raise InvalidInput(f"the optimal time needs beta > 0 and C + c > 0, got beta = {beta}, C + c = {C + c}")
     ratio = math.log1p(beta) / beta
+    if c == math.inf:
+        return 0.0, math.sqrt(ratio)
     return max(0.0, -math.log(ratio) / (2 * (C + c))), ratio ** (c / (2 * (C + c)))
 
 
