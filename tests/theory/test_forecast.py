@@ -277,3 +277,25 @@ def test_no_safe_time_where_no_curve_can_be_read():
     _, W = measured(w, 64.0, x, times)
     assert f.safe_curve(2.0) < W[1]  # and rightly so
     assert f.safe_curve(0.0) >= W[0]
+
+
+def test_bound_refuses_a_run_of_something_else():
+    x = ms.sphere.equispaced(20)
+    f = forecast(G, 8.0, x)
+
+    def run(w=G, beta=8.0, start=x, flow=ms.SelfAttention):
+        return ms.solve(flow(w, beta=beta), start, t=0.2, times=[0.0, 0.1, 0.2])
+
+    assert len(f.bound(run()).values) == 3
+    assert len(f.bound(run(start=ms.Measure(x, dtype=torch.float32))).values) == 3
+    weighted = ms.Measure(x, mass=np.arange(1.0, 21.0))
+    for path, word in (
+        (run(beta=9.0), "beta = 8, but the path was run at 9"),
+        (run(start=ms.sphere.equispaced(21)), "20 tokens in dimension 2, but the path holds 21"),
+        (run(start=ms.sphere.uniform(20, 2)), "must start from the tokens"),
+        (run(start=weighted), "must start from the tokens"),
+        (run(w=C), "other weights"),
+        (run(flow=ms.UnnormalizedAttention), "flow SelfAttention"),
+    ):
+        with pytest.raises(InvalidInput, match=word):
+            f.bound(path)

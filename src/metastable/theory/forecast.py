@@ -45,6 +45,9 @@ by less than 15%."""
 DEFECT = 0.35
 """Largest rms|m_beta - m_0| at t = 0 for which the zero-temperature picture is a starting point (N10)."""
 
+START = 1e-5
+"""How far the first tokens of a path may be from those of the forecast: what single precision leaves of them."""
+
 
 @dataclass(frozen=True, eq=False)
 class Bound:
@@ -166,15 +169,43 @@ class Forecast:
         """Rigorous a-posteriori bound along a run of the softmax flow: D0(t) + S3.
 
         `path` is a run of this flow from rho_0 that starts at time 0; without one the flow is solved to time t
-        (default: the crossing time). The only inputs taken from the run are the velocity defects.
+        (default: the crossing time). The only inputs taken from the run are the velocity defects at its saved
+        times: the bound is as rigorous as those times resolve the defect. A run of other weights, another beta or other
+        tokens is refused.
         """
         if path is None:
             end = t if t is not None else min(self.times.crossing, 20 / self.c)
             grid = np.linspace(0.0, end, frames)
             path = solve(SelfAttention(self.weights, beta=self.beta), self.rho0, t=end, times=grid)
+        else:
+            self._check_path(path)
         drift = posteriori_bound(self.weights, self.beta, path, self.C)
         zero = torch.as_tensor(self.zero_temperature_curve(np.asarray(path.times)))
         return Bound(drift.times, zero, drift.bound)
+
+    def _check_path(self, path: Any) -> None:
+        """Refuse a run that is not one of this flow from rho_0."""
+        ran = getattr(path, "provenance", {}).get("parameters", {}).get("flow", {})
+        own = SelfAttention(self.weights, beta=self.beta).describe()
+        if ran.get("flow", own["flow"]) != own["flow"]:
+            raise InvalidInput(f"the bound is for a path of the flow {own['flow']}, got a path of {ran['flow']}")
+        if ran.get("beta", self.beta) != self.beta:
+            raise InvalidInput(f"the forecast is for beta = {self.beta:g}, but the path was run at {ran['beta']}")
+        if ran.get("weights", {}).get("sha256") not in (None, own["weights"]["sha256"]):
+            raise InvalidInput("the path was run with other weights than those of the forecast")
+        points = path.points
+        if tuple(points.shape[1:]) != (self.rho0.n, self.rho0.d):
+            raise InvalidInput(
+                f"the forecast is for {self.rho0.n} tokens in dimension {self.rho0.d}, but the path holds "
+                f"{points.shape[1]} tokens in dimension {points.shape[2]}"
+            )
+        away = float((points[0].to(self.rho0.points) - self.rho0.points).abs().max())
+        heavier = float((path.mass.to(self.rho0.mass) - self.rho0.mass).abs().max())
+        if away > START or heavier > START:
+            raise InvalidInput(
+                f"the path must start from the tokens of the forecast, got tokens up to {away:.3g} away and masses "
+                f"up to {heavier:.3g} different"
+            )
 
     @cached_property
     def _priori(self) -> PrioriBound:
