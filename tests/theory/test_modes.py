@@ -61,3 +61,16 @@ def test_equiangular_overlap():
         speed(-0.9, 5, 1.0)
     with pytest.raises(InvalidInput, match="n >= 2"):
         speed(0.1, 1, 1.0)
+
+
+def test_cold_equiangular_tokens():
+    assert speed(0.0, 32, 700.0) == pytest.approx(2 * math.exp(-700.0), rel=1e-12, abs=0)
+    assert speed(0.0, 32, 1000.0) == 0.0  # 2 e^{-1000}: below the smallest number
+    for call, word in (
+        (lambda: travel_time(0.5, 32, 1000.0), "does not move"),
+        (lambda: speed(0.9, 32, 1000.0, normalized=False), "got 900"),
+        (lambda: late_rate(1000.0, normalized=False), "got 1000"),
+        (lambda: speed(0.0, 32, math.nan), "beta must be finite"),
+    ):
+        with pytest.raises(InvalidInput, match=word):
+            call()

@@ -108,3 +108,20 @@ def test_optimal_time_is_the_minimum_of_the_theorem():
     assert math.sqrt(math.log1p(beta) / beta) * math.exp(C * T) == pytest.approx(error)
     with pytest.raises(InvalidInput):
         optimal_time(0.0, 1.0, 1.0)
+
+
+def test_rare_frames_can_miss_the_defect():
+    # why the docstring asks for more saved times: the largest defect may lie between two of them
+    coarse = accumulated_bound([0.0, 2.0], [0.1, 0.1], 0.5, upper=True)
+    fine = accumulated_bound([0.0, 1.0, 2.0], [0.1, 0.9, 0.1], 0.5, upper=True)
+    assert float(fine[-1]) > float(coarse[-1])
+
+
+def test_shapes_that_cannot_be_paired_are_one_sentence():
+    with pytest.raises(InvalidInput, match=r"shapes \(2, 3\) and \(1, 3\)"):
+        synchronous_distance(ms.Measure(ms.sphere.uniform(2, 3)), ms.Measure(ms.sphere.uniform(1, 3)))
+    w = ms.AttentionWeights(V=np.eye(2), B=np.eye(2))
+    flow = ms.SelfAttention(ms.AttentionWeights(V=np.eye(3), B=np.eye(3)), beta=1.0)
+    path = ms.solve(flow, ms.sphere.uniform(4, 3), t=0.1, times=[0.0, 0.1])
+    with pytest.raises(InvalidInput, match="the path has dimension 3 but the weights have dimension 2"):
+        posteriori_bound(w, 1.0, path)

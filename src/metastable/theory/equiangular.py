@@ -6,7 +6,11 @@ import math
 
 from scipy import integrate, optimize
 
+from metastable.attention.attend import check_beta
 from metastable.errors import InvalidInput
+
+EXPONENT = 709.0
+"""Largest x for which e^x is a number."""
 
 
 def speed(g: float, n: int, beta: float, normalized: bool = True) -> float:
@@ -14,10 +18,16 @@ def speed(g: float, n: int, beta: float, normalized: bool = True) -> float:
 
     Unnormalised: g' = (2/n) e^{beta g}(1-g)((n-1)g+1).
     """
-    _check(g, n)
+    _check(g, n, beta)
     shape = (1 - g) * ((n - 1) * g + 1)
     if normalized:
-        return 2 * shape / (math.exp(beta * (1 - g)) + n - 1)
+        # Divided by e^{beta (1-g)}, which overflows for cold tokens: their speed becomes small, or 0 at last.
+        small = math.exp(-beta * (1 - g))
+        return 2 * shape * small / (1 + (n - 1) * small)
+    if beta * g > EXPONENT:
+        raise InvalidInput(
+            f"the unnormalised speed e^(beta g) overflows for beta g > {EXPONENT:g}, got {beta * g:g}"
+        )
     return 2 / n * math.exp(beta * g) * shape
 
 
@@ -36,9 +46,14 @@ def travel_time(end: float, n: int, beta: float, start: float = 0.0, normalized:
     >>> round(travel_time(0.5, 32, 4.0), 6)
     3.431732
     """
-    _check(start, n)
+    _check(start, n, beta)
     if not start <= end < 1:
         raise InvalidInput(f"the end overlap must lie in [start, 1), got {end} with start {start}")
+    if speed(start, n, beta, normalized) == 0 and start < end:
+        raise InvalidInput(
+            f"the overlap does not move from {start:g} within the range of numbers: beta = {beta:g} is too large "
+            "or the start is a point of rest"
+        )
     # 1-g = e^{-u} turns the approach to consensus into a straight line.
     value, _ = integrate.quad(
         lambda u: math.exp(-u) / speed(-math.expm1(-u), n, beta, normalized),
@@ -53,7 +68,7 @@ def travel_time(end: float, n: int, beta: float, start: float = 0.0, normalized:
 
 def overlap(t: float, n: int, beta: float, start: float = 0.0, normalized: bool = True) -> float:
     """g(t), the inverse of `travel_time`."""
-    _check(start, n)
+    _check(start, n, beta)
     if t < 0:
         raise InvalidInput(f"t must be >= 0, got {t}")
     if t == 0:
@@ -73,10 +88,14 @@ def overlap(t: float, n: int, beta: float, start: float = 0.0, normalized: bool 
 
 def late_rate(beta: float, normalized: bool = True) -> float:
     """Exponent of 1-g near consensus: 2 (softmax), 2 e^beta (unnormalised) (B3)."""
+    check_beta(beta)
+    if not normalized and beta > EXPONENT:
+        raise InvalidInput(f"the unnormalised rate 2 e^beta overflows for beta > {EXPONENT:g}, got {beta:g}")
     return 2.0 if normalized else 2 * math.exp(beta)
 
 
-def _check(g: float, n: int) -> None:
+def _check(g: float, n: int, beta: float) -> None:
+    check_beta(beta)
     if n < 2:
         raise InvalidInput(f"equiangular tokens need n >= 2, got {n}")
     if not -1 / (n - 1) <= g <= 1:

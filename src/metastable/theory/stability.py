@@ -134,11 +134,14 @@ class PosterioriBound:
 def posteriori_bound(w: AttentionWeights, beta: float, path: Any, L0: float | None = None) -> PosterioriBound:
     """S3 from a run of the softmax flow: `path` has times (m,), points (m, n, d), mass (n,), starting at time 0.
 
-    Between two saved times the larger of their defects counts, so that a coarse run gives a larger bound.
+    Between two saved times the larger of their two defects counts. What the defect does in between is not seen, so
+    that a run saved too rarely can give too small a bound: halve the distance of the times until it stops growing.
     """
     times = torch.as_tensor(np.asarray(path.times, dtype=np.float64))
     if float(times[0]) != 0.0:
         raise InvalidInput(f"the bound accumulates from time 0, but the path starts at t = {float(times[0])}")
+    if path.points.shape[2] != w.d:
+        raise InvalidInput(f"the path has dimension {path.points.shape[2]} but the weights have dimension {w.d}")
     constant = growth_constant(w) if L0 is None else L0
     defects = [velocity_defect(w, beta, x, path.mass) for x in path.points]
     return PosterioriBound(
@@ -233,4 +236,9 @@ def optimal_time(beta: float, C: float, c: float) -> tuple[float, float]:
 
 def synchronous_distance(a: Measure, b: Measure) -> float:
     """RMS geodesic distance of paired tokens, an upper bound of the geodesic W2 and of the chordal one."""
+    if a.points.shape != b.points.shape:
+        raise InvalidInput(
+            f"tokens can be paired only with as many of the same dimension, got shapes {tuple(a.points.shape)} and "
+            f"{tuple(b.points.shape)}"
+        )
     return math.sqrt(float((a.mass * geodesic_distance(a.points, b.points) ** 2).sum()))
