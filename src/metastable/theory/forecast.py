@@ -129,35 +129,55 @@ class Forecast:
             + (0.5 * self.rho0.n**-0.25)
         )
 
-    @cached_property
+    @property
     def valid_until(self) -> float:
         """Last time at which `curve` claims 15%; 0 where the forecast is out of range from the start.
 
         Up to here the correction to zero temperature is of first order, attention windows near the separatrix still
-        hold tokens, no single token weighs 15%, and tokens on E are far from gathering in clusters.
+        hold tokens, no single token weighs 15%, and tokens on E are far from gathering in clusters. `range_ends`
+        says which of these ends the range.
         """
-        if self.spectrum.kind in ("rotation", "jordan"):
-            return 0.0
-        if not self.spectrum.M.symmetric or self.n_eff < EFFECTIVE or self.defect > DEFECT:
-            return 0.0
-        if self.spectrum.kind == "identity":
-            return 0.0
+        return self._range[0]
+
+    @property
+    def range_ends(self) -> str:
+        """Why the range of `curve` ends at `valid_until`, in words."""
+        return self._range[1]
+
+    @cached_property
+    def _range(self) -> tuple[float, str]:
+        if self.spectrum.kind in ("rotation", "jordan", "identity"):
+            return 0.0, f"M = V B^T is of kind '{self.spectrum.kind}': there is no approach to a limit to predict"
+        if not self.spectrum.M.symmetric:
+            return 0.0, "M = V B^T is not symmetric"
+        if self.n_eff < EFFECTIVE:
+            return 0.0, "too few tokens share an attention window"
+        if self.defect > DEFECT:
+            return 0.0, "the start is too far from zero temperature"
         k = self.spectrum.dimension
-        last = min(math.log(self.n_eff / WINDOW) / (k * self.spectrum.g_out), 0.5 * self.times.clustering)
+        thinning, clustering = (
+            math.log(self.n_eff / WINDOW) / (k * self.spectrum.g_out),
+            0.5 * self.times.clustering,
+        )
+        last = min(thinning, clustering)
         grain = FLIPS * math.sqrt(float(self.rho0.mass.max())) if k == 1 else 0.0
         prediction = self._prediction
         i = 0
         while prediction.times[i] < last:
             value, first, bare = prediction.values[i], prediction.first[i], prediction.bare[i]
+            before = prediction.times[max(i - 1, 0)]
             if min(value, bare) <= max(grain, 1e-8):
-                return prediction.times[max(i - 1, 0)]
-            wrong = abs(math.log(value / first)) > REACTION if prediction.whole else False
-            if wrong or abs(math.log(first / bare)) > (LARGE if prediction.whole else CORRECTION):
-                return prediction.times[max(i - 1, 0)]
+                return before, "W2 has fallen to where a single token weighs 15%"
+            if prediction.whole and abs(math.log(value / first)) > REACTION:
+                return before, "the crowd that finite beta has displaced acts back on itself"
+            if abs(math.log(first / bare)) > (LARGE if prediction.whole else CORRECTION):
+                return before, "the correction to zero temperature is no longer of first order"
             i += 1
             if i == len(prediction.times):
                 prediction.extend(prediction.times[-1] + prediction.step / 2)
-        return last
+        if clustering < thinning:
+            return last, "tokens on E begin to gather in clusters"
+        return last, "attention windows near the separatrix run out of tokens"
 
     def in_range(self, t: Any) -> Any:
         """Whether `curve(t)` is claimed to be within 15% of the simulation; nowhere when `valid_until` is 0."""
@@ -170,8 +190,8 @@ class Forecast:
 
         `path` is a run of this flow from rho_0 that starts at time 0; without one the flow is solved to time t
         (default: the crossing time). The only inputs taken from the run are the velocity defects at its saved
-        times: the bound is as rigorous as those times resolve the defect. A run of other weights, another beta or other
-        tokens is refused.
+        times: the bound is as rigorous as those times resolve the defect. A run of other weights, another beta or
+        other tokens is refused.
         """
         if path is None:
             end = t if t is not None else min(self.times.crossing, 20 / self.c)
@@ -250,6 +270,7 @@ class Forecast:
         }
         if self.spectrum.kind not in ("rotation", "jordan"):
             record["valid_until"] = self.valid_until
+            record["range_ends"] = self.range_ends
             if t is not None:
                 times = np.atleast_1d(_times(t))
                 record["curves"] = {
@@ -295,7 +316,9 @@ class Forecast:
         if s.dimension > 1 and s.kind not in ("rotation", "jordan"):
             rows.append(("t clustering", _number(x.clustering), "tokens on E gather in clusters"))
         if s.kind not in ("rotation", "jordan"):
-            rows.append(("valid until", _number(self.valid_until), "the predicted curve claims 15% up to here"))
+            rows.append(
+                ("valid until", _number(self.valid_until), f"the curve claims 15% up to here: {self.range_ends}")
+            )
         rows.append(("terminal", self.terminal.kind, self.terminal.sentence))
         return rows
 
