@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attention.attention_reference import LAYOUTS, conditioning, errors, masses, tokens
+from metastable import sphere
 from metastable.attention import KERNELS, attend
 from metastable.attention.select import select
 from metastable.errors import InvalidInput
@@ -206,3 +207,29 @@ def test_select_is_total():
         for n in (1, 100, 5000):
             x = torch.zeros(n, d)
             assert select(x, x, x, 1.0, None) in KERNELS
+
+
+def test_float32_tokens_meet_a_tolerance_or_say_what_they_reach() -> None:
+    """A tolerance that float32 scores do not meet is met in float64; then only the result is rounded."""
+    x = sphere.uniform(500, 2, seed=3)
+    exact = attend(x.float().double(), x.float().double(), beta=256.0)
+    for rtol in (1e-10, 1e-2):
+        found = attend(x.float(), x.float(), beta=256.0, rtol=rtol)
+        off = max(
+            float((found.mean.double() - exact.mean).norm(dim=1).max()),
+            float((found.log_partition.double() - exact.log_partition).abs().max()),
+        )
+        assert found.mean.dtype == torch.float32
+        assert found.error is not None
+        assert off <= found.error < 1e-3
+    assert float((attend(x.float(), x.float(), beta=256.0, rtol=1e-6).mean - exact.mean).norm(dim=1).max()) < 2e-7
+    assert attend(x.float(), x.float(), beta=256.0).error is None
+
+
+def test_scores_without_digits_are_refused() -> None:
+    x = sphere.uniform(300, 2, seed=3)
+    with pytest.raises(
+        InvalidInput, match=r"have no digits left in float64; use hardmax, or a smaller beta than 1e\+20"
+    ):
+        attend(x, x, beta=1e20)
+    assert bool(torch.isfinite(attend(x, x, beta=1e12).mean).all())

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.attention.gpu_frame import same_tensor
 from metastable.attention.rows import all_finite
 from metastable.attention.select import APPROXIMATE, DEFAULT_RTOL, KERNELS, select
 from metastable.errors import InvalidInput
@@ -25,7 +26,8 @@ class Attended:
     log_partition: Float[Tensor, "q"]
     kernel: str
     error: float | None = None
-    """Estimate of the largest error of a row, relative to the longest value; None for exact kernels."""
+    """Estimate of the largest error of a row, relative to the longest value and to Z; None where a kernel keeps all
+    digits of float64, or of float32 when no tolerance was asked for."""
 
 
 def attend(
@@ -44,6 +46,7 @@ def attend(
     values (n_k, d_v) or None for the keys themselves. `kernel` is "auto" or one of the names in `KERNELS` and
     `APPROXIMATE`. `rtol` allows an approximation whose stated error is below it, and "auto" takes the cheapest one;
     None asks for all digits. Errors are relative to the longest value (mean) and to Z itself (log-partition).
+    float32 tokens are computed in float64 where their own precision does not meet `rtol`.
 
     >>> attend([[1.0, 0.0]], [[1.0, 0.0], [-1.0, 0.0]], beta=2.0).mean[0, 0].item()  # tanh(2)
     0.964027580075...
@@ -76,6 +79,11 @@ def attend(
     check_rtol(rtol)
     if not all(all_finite(x) for x in ((q, k) if same else (q, k, v))):
         raise InvalidInput("queries, keys and values must be finite, got a NaN or infinity")
+    if beta > 1e6 and rounding(q, k, beta, dtype) > 1:
+        raise InvalidInput(
+            f"scores up to beta |q| |k| = {rounding(q, k, beta, dtype) / (2 * torch.finfo(dtype).eps):.3g} have no "
+            f"digits left in {str(dtype).removeprefix('torch.')}; use hardmax, or a smaller beta than {beta:g}"
+        )
     return attend_unchecked(q, k, v, m, float(beta), kernel=kernel, rtol=rtol)
 
 
@@ -90,6 +98,9 @@ def attend_unchecked(
     rtol: float | None = None,
 ) -> Attended:
     """`attend` without its checks: for right-hand sides, whose inputs were validated when the run began."""
+    single = queries.dtype != torch.float64
+    if single and rtol is not None and kernel == "auto" and rounding(queries, keys, beta, queries.dtype) > rtol:
+        return _in_double(queries, keys, values, mass, beta, rtol)
     name = select(queries, keys, values, beta, rtol, mass) if kernel == "auto" else kernel
     if name in APPROXIMATE:
         wanted = DEFAULT_RTOL if rtol is None else rtol
@@ -99,7 +110,30 @@ def attend_unchecked(
         name = select(queries, keys, values, beta, None)
     if name not in KERNELS:
         check_kernel(name, rtol)
-    return Attended(*KERNELS[name](queries, keys, values, mass, beta), kernel=name)
+    stated = name in HALF or (single and rtol is not None)
+    rounded = rounding(queries, keys, beta, HALF.get(name, queries.dtype)) if stated else None
+    return Attended(*KERNELS[name](queries, keys, values, mass, beta), kernel=name, error=rounded)
+
+
+HALF = {"flash_bf16": torch.bfloat16, "flash_fp16": torch.float16}
+"""Kernels that round their input, and to what."""
+
+
+def rounding(queries: Tensor, keys: Tensor, beta: float, dtype: torch.dtype) -> float:
+    """2 eps (4 + beta max|q| max|k|): what rounding in that precision does to scores, weights and sums."""
+    longest = [float(torch.linalg.vector_norm(x, dim=1).max()) if len(x) else 0.0 for x in (queries, keys)]
+    return 2 * torch.finfo(dtype).eps * (4 + beta * longest[0] * longest[1])
+
+
+def _in_double(queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float, rtol: float) -> Attended:
+    """Computed in float64 and returned in the precision of the tokens, which rounds the results once."""
+    k = keys.double()
+    v = k if same_tensor(keys, values) else values.double()
+    found = attend_unchecked(queries.double(), k, v, mass.double(), beta, rtol=rtol)
+    dtype = queries.dtype
+    largest = float(found.log_partition.abs().max()) if len(queries) else 0.0
+    error = (found.error or 0.0) + torch.finfo(dtype).eps * (1 + largest)
+    return Attended(found.mean.to(dtype), found.log_partition.to(dtype), kernel=found.kernel, error=error)
 
 
 def check_rtol(rtol: float | None) -> None:
