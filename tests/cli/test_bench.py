@@ -4,7 +4,7 @@ import typer
 from typer.testing import CliRunner
 
 from metastable.cli.bench import bench
-from metastable.errors import InvalidInput, NotDefined
+from metastable.errors import InvalidInput, NotDefined, StorageError
 
 app = typer.Typer()
 app.command()(bench)
@@ -32,9 +32,13 @@ def test_one_benchmark_prints_its_numbers_and_leaves_a_file(tmp_path):
     assert all(row["differ"] == 0 for row in rows)
 
 
-def test_a_name_that_is_none_and_a_machine_without_a_gpu_get_a_sentence(tmp_path):
+def test_an_unknown_name_a_bad_folder_and_a_machine_without_a_gpu_get_a_sentence(tmp_path):
     result = call("speed")
     assert isinstance(result.exception, InvalidInput)
     assert "unknown benchmark 'speed'; choose from attend, gpu" in str(result.exception)
+    (tmp_path / "file").write_text("")
+    result = call("limits", "--quick", "--out", tmp_path / "file" / "folder")
+    assert isinstance(result.exception, StorageError)
+    assert "cannot create the folder" in str(result.exception)
     result = call("gpu", "--out", tmp_path)
     assert result.exit_code == 0 or isinstance(result.exception, NotDefined)

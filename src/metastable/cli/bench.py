@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from metastable.errors import InvalidInput, MetastableError, NotDefined
+from metastable.errors import InvalidInput, MetastableError, NotDefined, StorageError
 
 
 def bench(
@@ -35,6 +35,10 @@ def bench(
     unknown = [name for name in names or () if name not in scripts]
     if unknown:
         raise InvalidInput(f"unknown benchmark {unknown[0]!r}; choose from {', '.join(scripts)}")
+    try:
+        Path(out).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageError(f"cannot create the folder {out}: {error.strerror}") from error
     skipped: list[str] = []
     began = time.time()
     for name in names or scripts:
