@@ -9,7 +9,16 @@ import metastable as ms
 from meanfield_families import diagonal, tilted
 from metastable import Measure, MultiHead, SelfAttention, sphere
 from metastable.errors import InvalidInput, NotDefined, SolveError
-from metastable.meanfield import Empirical, Uniform, distance_to_limit, reference_skew, solve, solve_flow
+from metastable.meanfield import (
+    Empirical,
+    Mixture,
+    Uniform,
+    VonMisesFisher,
+    distance_to_limit,
+    reference_skew,
+    solve,
+    solve_flow,
+)
 
 
 def test_result_is_a_path_with_its_error(tmp_path):
@@ -85,6 +94,27 @@ def test_a_loose_tolerance_leaves_the_metastable_phase_in_time():
     assert loose.converged and tight.converged
     off = abs(float(distance_to_limit(loose).distance[-1] - distance_to_limit(tight).distance[-1]))
     assert off < loose.error + tight.error < 0.011
+
+
+@pytest.mark.parametrize("kappa", [1e3, 1e6, 1e9])
+def test_a_narrow_bump_on_the_circle_is_not_missed(kappa):
+    """Half of the mass within kappa^{-1/2}: E x of the law is A_2(kappa)/2 times the centre."""
+    centre = torch.tensor([0.6, 0.8], dtype=torch.float64)
+    path = solve(diagonal(2, 1), 4.0, Mixture([Uniform(2), VonMisesFisher(centre, kappa)]), 0.3, tol=1e-4)
+    assert path.converged
+    assert path.provenance["meanfield"]["total"] == pytest.approx(1.0, abs=1e-12)
+    mean = path.start.mass @ path.start.points
+    assert torch.allclose(mean, 0.5 * (1 - 0.5 / kappa) * centre, atol=1e-6)
+
+
+def test_a_law_too_narrow_for_the_nodes_of_the_sphere_is_told():
+    law = Mixture([Uniform(3), VonMisesFisher([0.3, 0.5, 0.6], 3000.0)])
+    with pytest.warns(RuntimeWarning, match="which is too narrow for them"):
+        path = solve(diagonal(2, 1, 1), 4.0, law, 0.1, tol=1e-3, max_nodes=2000)
+    assert not path.converged
+    assert path.error > 1e-3
+    with pytest.raises(SolveError, match=r"too narrow for .* nodes: none of them sees it"):
+        solve(diagonal(2, 1, 1), 4.0, VonMisesFisher([0.3, 0.5, 0.6], 1e8), 0.1, tol=1e-3, max_nodes=2000)
 
 
 def test_a_law_with_jumps_is_resolved():

@@ -32,6 +32,14 @@ class Law(ABC):
     def __call__(self, points: Float[Tensor, "n d"]) -> Float[Tensor, "n"]:
         """The density relative to the uniform probability measure."""
 
+    def integral(self) -> float | None:
+        """The integral of the density, where it is known: a quadrature that misses a part of it shows there."""
+        return 1.0
+
+    def peaks(self) -> Float[Tensor, "m d"]:
+        """Where the law is narrow, so that a quadrature knows where to look."""
+        return torch.empty((0, self.d), dtype=torch.float64)
+
     def sample(self, n: int, seed: int = 0) -> Float[Tensor, "n d"]:
         """n iid tokens from the law, by rejection from the uniform law unless the law knows better."""
         generator = torch.Generator().manual_seed(seed)
@@ -89,8 +97,8 @@ class VonMisesFisher(Law):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "mean", _direction(self.mean, "mean"))
-        if not (math.isfinite(self.kappa) and self.kappa >= 0):
-            raise InvalidInput(f"kappa must be finite and >= 0, got {self.kappa}")
+        if not 0 <= self.kappa <= 1e9:
+            raise InvalidInput(f"kappa must lie in [0, 1e9], got {self.kappa}")
 
     @property
     def d(self) -> int:  # type: ignore[override]
@@ -98,8 +106,13 @@ class VonMisesFisher(Law):
         return int(self.mean.shape[0])
 
     def __call__(self, points: Tensor) -> Tensor:
-        """c e^{kappa <mean, x>}, evaluated without overflow."""
-        return torch.exp(self.kappa * (points.to(torch.float64) @ self.mean - 1) - self._log_mean_exponential())
+        """c e^{kappa <mean, x>}, without overflow and, as <mean, x> - 1 = -|x - mean|^2/2, without cancellation."""
+        apart = (points.to(torch.float64) - self.mean).square().sum(1)
+        return torch.exp(-0.5 * self.kappa * apart - self._log_mean_exponential())
+
+    def peaks(self) -> Tensor:
+        """The mean."""
+        return self.mean[None]
 
     def _log_mean_exponential(self) -> float:
         """log E_sigma e^{kappa (<mean, x> - 1)}."""
@@ -215,6 +228,14 @@ class Mixture(Law):
         parts = [weight * law(points) for weight, law in zip(self.weights, self.laws, strict=True)]
         return torch.stack(parts).sum(0)
 
+    def integral(self) -> float | None:
+        """One, unless a part is of unknown integral."""
+        return None if any(law.integral() is None for law in self.laws) else 1.0
+
+    def peaks(self) -> Tensor:
+        """Those of the parts."""
+        return torch.cat([law.peaks() for law in self.laws])
+
     def sample(self, n: int, seed: int = 0) -> Tensor:
         """n iid tokens: a component for every token, then a token of that component."""
         generator = torch.Generator().manual_seed(seed)
@@ -242,6 +263,14 @@ class Symmetrized(Law):
         """(g(x) + g(-x))/2."""
         return (self.law(points) + self.law(-points)) / 2
 
+    def integral(self) -> float | None:
+        """That of the law."""
+        return self.law.integral()
+
+    def peaks(self) -> Tensor:
+        """Those of the law and their antipodes."""
+        return torch.cat([self.law.peaks(), -self.law.peaks()])
+
     def sample(self, n: int, seed: int = 0) -> Tensor:
         """n iid tokens of the law with random signs."""
         sign = torch.randint(0, 2, (n, 1), generator=torch.Generator().manual_seed(seed + 104729)) * 2 - 1
@@ -265,6 +294,10 @@ class Density(Law):
     def __call__(self, points: Tensor) -> Tensor:
         """The function's values, checked: shape (n,), finite, >= 0."""
         return checked_density(self.function, points)
+
+    def integral(self) -> float | None:
+        """Not known."""
+        return None
 
     def _bound(self) -> float:
         return super()._bound() if self.bound is None else self.bound

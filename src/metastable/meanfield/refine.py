@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from metastable import sphere
-from metastable.errors import NotDefined
+from metastable.errors import InvalidInput, NotDefined, SolveError
 from metastable.flows.flow import Flow, WeightedFlow
 from metastable.meanfield.circle import CircleLaw, circle_law
 from metastable.meanfield.lagrangian import LEAST_MASS, Accuracy, FlowMap, Frame, flow_map
@@ -69,7 +69,7 @@ def refine_circle(flow: Flow, law: Law, times: Array, tol: float, kappa: float, 
     assert fine is not None
     reason = "raise max_nodes or tol" if fine.unresolved else "a smaller tol refines further"
     if not initial.resolved:
-        reason = "the density is not resolved by 44 halvings of a cell: smooth it"
+        reason = f"the cells of the density sum to {initial.total:.6g} and do not resolve it: smooth it"
     elif fine.torn and not fine.unresolved and mass <= LEAST_MASS:
         reason = (
             "tokens were torn apart at a separatrix, where a misplaced mass dp costs 2 sqrt(dp) and float64 leaves "
@@ -161,20 +161,36 @@ def refine_sphere(flow: Flow, law: Law, times: Array, tol: float, kappa: float, 
         path = solve_tokens(flow, joined, float(times[-1]), times, rtol=tight, atol=tight)
         return _SphereRun(size, points, mass, total, path.points[:, : len(points)], path.points[:, len(points) :])
 
-    base = run(_first_size(rule, kappa, law.d))
+    expected = law.integral()
+    if expected is None:
+        expected = _sphere_nodes(law, rule, (2**17,) if rule is None else (256, 512))[2]
+    size = _first_size(rule, kappa, law.d)
+    # The law itself before its flow: nodes that miss a part of it would agree on what they do not see.
+    missed = _missed(law, rule, size, expected)
+    while missed > tol and math.prod(size) * 2.25 <= max_nodes:
+        for i in range(len(size)):
+            size = _grown(size, i)
+        missed = _missed(law, rule, size, expected)
+    if math.isinf(missed):
+        raise SolveError(
+            f"the law is too narrow for {math.prod(size)} nodes: none of them sees it; raise max_nodes"
+        )
+    base = run(size)
     while True:
         larger = [run(_grown(base.size, i)) for i in range(len(base.size))]
         lacks = [((r.traced - base.traced).square().sum(-1) @ weight).sqrt().numpy() for r in larger]
         errors = np.sqrt(np.sum(np.square(lacks), axis=0))
         best = larger[int(np.argmax([lack.max() for lack in lacks]))]
+        errors = np.maximum(errors, missed)
         converged = bool(errors.max() < tol)
         size = base.size
         for i, lack in enumerate(lacks):
-            if lack.max() > tol / (1 + len(lacks)):
+            if max(float(lack.max()), missed) > tol / (1 + len(lacks)):
                 size = _grown(size, i)
         if converged or math.prod(_grown(size, 0)) > max_nodes:
             break
         base = next((r for r in larger if r.size == size), None) or run(size)
+        missed = _missed(law, rule, size, expected)
     frames, mass, start = best.frames, best.mass, best.points
     if rule is not None:
         frames, mass, start = _dense_sphere(law, rule, frames, mass, start, best.size, tol)
@@ -187,6 +203,10 @@ def refine_sphere(flow: Flow, law: Law, times: Array, tol: float, kappa: float, 
         solver="product rule" if rule is not None else "Sobol",
         nodes=len(best.points),
         total=best.total,
+        reason="raise max_nodes or tol"
+        if missed < tol
+        else f"the nodes sum to {best.total:.6g} of the law's "
+        f"{expected:.6g}, which is too narrow for them: raise max_nodes or tol",
     )
 
 
@@ -232,6 +252,15 @@ def _first_size(rule: ProductRule | None, kappa: float, d: int) -> tuple[int, ..
     return (math.ceil(max(1.0, grading) * longitudes / 2), longitudes)
 
 
+def _missed(law: Law, rule: ProductRule | None, size: tuple[int, ...], expected: float) -> float:
+    """By how much the nodes miss the integral of the density, relatively; infinite where they do not see it."""
+    try:
+        total = _sphere_nodes(law, rule, size)[2]
+    except InvalidInput:
+        return math.inf
+    return abs(total / expected - 1)
+
+
 def _sphere_nodes(law: Law, rule: ProductRule | None, size: tuple[int, ...]) -> tuple[Tensor, Tensor, float]:
     if rule is None:
         points = sobol(size[0], law.d)
@@ -241,6 +270,8 @@ def _sphere_nodes(law: Law, rule: ProductRule | None, size: tuple[int, ...]) -> 
         points = torch.from_numpy(x)
         values = checked_density(law, points) * torch.from_numpy(weight)
     total = float(values.sum())
+    if not total > 0:
+        raise InvalidInput(f"density must have a positive integral, got {total}")
     return points, values / total, total
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ def solve_flow(
     """`solve` for any flow on the sphere (several heads, scheduled weights): v is the velocity of the flow."""
     if not flow.spherical:
         raise InvalidInput(f"the mean field lives on the sphere, but {type(flow).__name__} is Euclidean")
-    if not (isinstance(tol, int | float) and math.isfinite(tol) and tol > 0):
+    if not (isinstance(tol, Real) and math.isfinite(tol) and tol > 0):
         raise InvalidInput(f"tol must be finite and > 0, got {tol}")
     if max_nodes is not None and max_nodes < 16:
         raise InvalidInput(f"max_nodes must be >= 16, got {max_nodes}")
@@ -101,7 +102,7 @@ def solve_flow(
 
 
 def _times(times: Any, t: float) -> np.ndarray:
-    if not (isinstance(t, int | float) and math.isfinite(t) and t >= 0):
+    if not (isinstance(t, Real) and math.isfinite(t) and t >= 0):
         raise InvalidInput(f"t must be finite and >= 0, got {t}")
     if times is None:
         return np.array([0.0, t] if t > 0 else [0.0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 import numpy as np
 from jaxtyping import Float
@@ -17,7 +18,7 @@ def check_metric(metric: str, p: float) -> None:
     """Refuse a metric or an exponent that is not known, in one sentence."""
     if metric not in METRICS:
         raise InvalidInput(f"metric must be one of {', '.join(METRICS)}, got {metric!r}")
-    if not (isinstance(p, int | float) and math.isfinite(p) and p >= 1):
+    if not (isinstance(p, Real) and math.isfinite(p) and p >= 1):
         raise InvalidInput(f"p must be a finite number >= 1, got {p!r}")
 
 
