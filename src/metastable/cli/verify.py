@@ -103,7 +103,7 @@ def show(verdicts: list[Verdict]) -> None:
             f"{v.measured:.4g}{error}",
             f"{v.tolerance:.2g}",
             f"[{colour}]{v.verdict}[/]",
-            f"{v.seconds:.1f}",
+            "stored" if v.resumed else f"{v.seconds:.1f}",
         )
     console.print(table)
     for v in verdicts:
@@ -116,8 +116,8 @@ def show(verdicts: list[Verdict]) -> None:
 
 
 def leave(verdicts: list[Verdict]) -> None:
-    """Exit code 1 when a claim fails or none could be decided."""
-    if any(v.verdict == FAILS for v in verdicts) or not any(v.holds for v in verdicts):
+    """Exit code 1 when a claim fails, when an experiment stopped with an error, or when none could be decided."""
+    if any(v.verdict == FAILS or v.stopped for v in verdicts) or not any(v.holds for v in verdicts):
         raise typer.Exit(1)
 
 

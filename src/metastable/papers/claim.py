@@ -34,7 +34,7 @@ class Finding:
 
     uncertainty: its standard error (0 for deterministic experiments). curves: arrays for the figure. table: rows
     that a reader wants beside the number. note: one sentence. inconclusive: a sentence when the experiment cannot
-    decide, else empty.
+    decide, else empty. stopped: whether it broke off with an error.
     """
 
     measured: float
@@ -43,6 +43,7 @@ class Finding:
     table: Sequence[Mapping[str, Any]] = ()
     note: str = ""
     inconclusive: str = ""
+    stopped: bool = False
 
 
 @dataclass(frozen=True)
@@ -117,6 +118,7 @@ class Claim:
             table=tuple(dict(row) for row in finding.table),
             seconds=seconds,
             figure=self._draw(finding),
+            stopped=finding.stopped,
         )
 
     def _excess(self, measured: float) -> float:
@@ -148,6 +150,7 @@ class Verdict:
     note: str = ""
     table: tuple[dict[str, Any], ...] = field(default=(), repr=False)
     resumed: bool = False
+    stopped: bool = False
 
     @property
     def holds(self) -> bool:

@@ -157,7 +157,7 @@ def _run(claim: Claim, setting: Setting, folder: FilePath | None) -> tuple[str, 
             finding = claim.experiment(setting)
     except Exception as error:
         sentence = f"the experiment stopped: {type(error).__name__}: {error}"
-        return claim.name, Finding(float("nan"), inconclusive=sentence), time.perf_counter() - begin
+        return claim.name, Finding(float("nan"), inconclusive=sentence, stopped=True), time.perf_counter() - begin
     seconds = time.perf_counter() - begin
     if folder is not None:
         ClaimStore(folder).write(claim, setting, finding, seconds, key)

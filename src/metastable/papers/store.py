@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -17,16 +18,38 @@ from metastable._version import __version__
 from metastable.errors import StorageError
 from metastable.papers.claim import Claim, Finding, Setting
 
+ROOMS_AFTER = ("report", "encoders", "audit", "cli")
+"""Rooms that no experiment uses."""
+
+
+@cache
+def engine() -> str:
+    """Hash of the sources that experiments rest on: a change of the solver is a change of every claim."""
+    package = FilePath(__file__).parents[1]
+    found = hashlib.sha256()
+    for source in sorted(package.rglob("*.py")):
+        name = source.relative_to(package)
+        if name.parts[0] not in ROOMS_AFTER:
+            found.update(str(name).encode() + b"\0" + source.read_bytes())
+    return found.hexdigest()
+
 
 def claim_key(claim: Claim, setting: Setting) -> str:
-    """What a stored finding depends on: version, the experiment's module as it is now, name and setting."""
+    """What a stored finding depends on: version, engine, the experiment's module as it is now, name, setting."""
     module = sys.modules.get(claim.experiment.__module__)
     try:
         code = inspect.getsource(module) if module is not None else ""
     except (OSError, TypeError):
         code = ""
     content = json.dumps(
-        {"version": __version__, "code": code, "claim": claim.name, "setting": asdict(setting)}, sort_keys=True
+        {
+            "version": __version__,
+            "engine": engine(),
+            "code": code,
+            "claim": claim.name,
+            "setting": asdict(setting),
+        },
+        sort_keys=True,
     )
     return hashlib.sha256(content.encode()).hexdigest()
 
