@@ -5,9 +5,11 @@ import os
 import numpy as np
 import pytest
 import torch
+import typer
 
+from metastable.cli.verify import leave
 from metastable.errors import InvalidInput
-from metastable.papers import Claim, Finding, Lines, Series, Setting, select, verdicts, verify
+from metastable.papers import Claim, Finding, Lines, Series, Setting, select, store, verdicts, verify
 
 FIELDS = {"tolerance": 0.1, "reason": "test", "source": "test"}
 
@@ -128,3 +130,20 @@ def test_unknown_names_are_answered_with_the_valid_ones():
         select([COUNTED], ["x"])
     with pytest.raises(InvalidInput, match="jobs must be >= 1, got 0"):
         verify([COUNTED], jobs=0)
+
+
+def test_an_experiment_that_stops_is_not_a_success():
+    """A claim that holds does not make up for one whose experiment broke off."""
+    found = verify([Claim("t", "s", threads, 1.0, **FIELDS), Claim("b", "s", broken, 1.0, **FIELDS)], jobs=1)
+    assert [v.stopped for v in found] == [False, True]
+    with pytest.raises(typer.Exit):
+        leave(found)
+    leave(found[:1])
+
+
+def test_a_changed_engine_is_another_key(monkeypatch):
+    """A stored verdict is of the solver that gave it."""
+    before = store.claim_key(COUNTED, Setting())
+    assert before == store.claim_key(COUNTED, Setting())
+    monkeypatch.setattr(store, "engine", lambda: "another")
+    assert store.claim_key(COUNTED, Setting()) != before
