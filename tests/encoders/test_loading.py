@@ -474,3 +474,8 @@ def test_real_protein_weights():
     folder = Path(package.origin).parent / "trained_models"
     encoder = load(pinned(folder / "AntiBERTy_md_smooth" / "pytorch_model.bin").parent)
     assert len(encoder.layers) == 8 and encoder.d == 512 and encoder.verification.holds
+
+
+def test_an_empty_path_is_not_the_current_folder():
+    with pytest.raises(InvalidInput, match="got an empty path"):
+        load("")

@@ -46,6 +46,8 @@ def load(
         raise InvalidInput(
             f"an encoder is opened from a path, an id or a torch module, got {type(source).__name__}"
         )
+    if not os.fspath(source):
+        raise InvalidInput("an encoder is opened from a path, an id or a torch module, got an empty path")
     return _from_path(os.fspath(source), tokenizer, config, pooling, name)
 
 
