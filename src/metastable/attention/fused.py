@@ -28,6 +28,9 @@ from metastable.threads import over_rows
 MAX_COLUMNS = 8
 """Largest d and d_v: LLVM unrolls the loops over columns up to here; beyond, matrix multiplication wins."""
 
+_ROWS = 64
+"""Rows that meet a block of keys one after the other, while it is in the second cache."""
+
 with_item: Any = tuple_setitem
 _LOG2_E, _LN_2 = math.log2(math.e), math.log(2.0)
 
@@ -42,7 +45,8 @@ def attend_fused(queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, be
     q = contiguous(queries)
     (n, d), (n_k, d_v) = q.shape, values.shape
     single = q.dtype == np.float32
-    block = min(2048, -(-n_k // 16) * 16)
+    block = min(2064 if d + d_v < 10 else 1040, -(-n_k // 16) * 16)  # within the second cache
+    block += 16 if block % 256 == 0 else 0  # columns a multiple of 2 kB apart would share few places of the cache
     blocks = -(-n_k // block)
     k, weighted = aligned_zeros((blocks, d, block), q.dtype), aligned_zeros((blocks, d_v + 1, block), q.dtype)
     count, radius, largest = key_blocks(contiguous(keys), contiguous(values), contiguous(mass), k, weighted)
@@ -123,56 +127,71 @@ def fused_kernel(d: int, d_v: int, single: bool) -> Callable[..., None]:
         log_partition: Any,
     ) -> None:
         block = keys.shape[2]
-        for i in range(queries.shape[0]):
-            row = query_zero
-            square = 0.0
-            for c in range(d):
-                entry = scale * queries[i, c]
-                square += entry * entry
-                row = with_item(row, c, real(entry))
-            bound = math.sqrt(square) * radius
-            running = bound > bound_limit
-            shift = real(-1e30) if running else real(bound)
-            total = total_zero
-            for b in range((count + block - 1) // block):
+        blocks = (count + block - 1) // block
+        totals, shifts = np.empty((_ROWS, d_v + 1)), np.empty(_ROWS, dtype=real)
+        for first in range(0, queries.shape[0], _ROWS):
+            rows = min(_ROWS, queries.shape[0] - first)
+            for b in range(blocks):
                 k, v = keys[b], weighted[b]
                 length = min(block, count - b * block)
-                if bound - shift > headroom:
-                    top = real(-3e38)
-                    for j in range(length):
-                        t = real(0.0)
-                        for c in range(d):
-                            t += row[c] * k[c, j]
-                        top = t if t > top else top
-                    if top > shift:
-                        rescale = math.exp2(max(float(shift) - float(top), -2000.0))
+                for i in range(rows):
+                    row = query_zero
+                    square = 0.0
+                    for c in range(d):
+                        entry = scale * queries[first + i, c]
+                        square += entry * entry
+                        row = with_item(row, c, real(entry))
+                    bound = math.sqrt(square) * radius
+                    running = bound > bound_limit
+                    total = total_zero
+                    if b == 0:
+                        shift = real(-1e30) if running else real(bound)
+                    else:
+                        shift = shifts[i]
                         for c in range(d_v + 1):
-                            total = with_item(total, c, total[c] * rescale)
-                        shift = top
-                    elif top < shift + floor:
-                        continue
-                part = sum_zero
-                if running:
-                    for j in range(length):
-                        t = -shift
-                        for c in range(d):
-                            t += row[c] * k[c, j]
-                        w = exp2(t if t > floor else floor)
+                            total = with_item(total, c, totals[i, c])
+                    skipped = False
+                    if bound - shift > headroom:
+                        top = real(-3e38)
+                        for j in range(length):
+                            t = real(0.0)
+                            for c in range(d):
+                                t += row[c] * k[c, j]
+                            top = t if t > top else top
+                        if top > shift:
+                            rescale = math.exp2(max(float(shift) - float(top), -2000.0))
+                            for c in range(d_v + 1):
+                                total = with_item(total, c, total[c] * rescale)
+                            shift = top
+                        else:
+                            skipped = top < shift + floor
+                    if not skipped:
+                        part = sum_zero
+                        if running:
+                            for j in range(length):
+                                t = -shift
+                                for c in range(d):
+                                    t += row[c] * k[c, j]
+                                w = exp2(t if t > floor else floor)
+                                for c in range(d_v + 1):
+                                    part = with_item(part, c, part[c] + w * v[c, j])
+                        else:
+                            for j in range(length):
+                                t = -shift
+                                for c in range(d):
+                                    t += row[c] * k[c, j]
+                                w = exp2(t)
+                                for c in range(d_v + 1):
+                                    part = with_item(part, c, part[c] + w * v[c, j])
                         for c in range(d_v + 1):
-                            part = with_item(part, c, part[c] + w * v[c, j])
-                else:
-                    for j in range(length):
-                        t = -shift
-                        for c in range(d):
-                            t += row[c] * k[c, j]
-                        w = exp2(t)
-                        for c in range(d_v + 1):
-                            part = with_item(part, c, part[c] + w * v[c, j])
-                for c in range(d_v + 1):
-                    total = with_item(total, c, total[c] + part[c])
-            inverse = 1.0 / total[d_v]
-            for c in range(d_v):
-                mean[i, c] = real(total[c] * inverse)
-            log_partition[i] = real((float(shift) + math.log2(total[d_v])) * _LN_2 + log_mass)
+                            total = with_item(total, c, total[c] + part[c])
+                    shifts[i] = shift
+                    for c in range(d_v + 1):
+                        totals[i, c] = total[c]
+            for i in range(rows):
+                inverse = 1.0 / totals[i, d_v]
+                for c in range(d_v):
+                    mean[first + i, c] = real(totals[i, c] * inverse)
+                log_partition[first + i] = real((float(shifts[i]) + math.log2(totals[i, d_v])) * _LN_2 + log_mass)
 
     return kernel
