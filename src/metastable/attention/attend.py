@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable.attention.gpu_frame import same_tensor
-from metastable.attention.rows import all_finite
+from metastable.attention.rows import all_finite, squared_lengths
 from metastable.attention.select import APPROXIMATE, DEFAULT_RTOL, KERNELS, select
 from metastable.errors import InvalidInput
 from metastable.measure import as_tensor
@@ -79,10 +79,10 @@ def attend(
     check_rtol(rtol)
     if not all(all_finite(x) for x in ((q, k) if same else (q, k, v))):
         raise InvalidInput("queries, keys and values must be finite, got a NaN or infinity")
-    if beta > 1e6 and rounding(q, k, beta, dtype) > 1:
+    if beta > 1e6 and (lost := rounding(q, k, beta, dtype)) > 1:
         raise InvalidInput(
-            f"scores up to beta |q| |k| = {rounding(q, k, beta, dtype) / (2 * torch.finfo(dtype).eps):.3g} have no "
-            f"digits left in {str(dtype).removeprefix('torch.')}; use hardmax, or a smaller beta than {beta:g}"
+            f"scores up to beta |q| |k| = {lost / (2 * torch.finfo(dtype).eps):.3g} have no digits left in "
+            f"{str(dtype).removeprefix('torch.')}; use hardmax, or a smaller beta than {beta:g}"
         )
     return attend_unchecked(q, k, v, m, float(beta), kernel=kernel, rtol=rtol)
 
@@ -98,9 +98,11 @@ def attend_unchecked(
     rtol: float | None = None,
 ) -> Attended:
     """`attend` without its checks: for right-hand sides, whose inputs were validated when the run began."""
-    single = queries.dtype != torch.float64
-    if single and rtol is not None and kernel == "auto" and rounding(queries, keys, beta, queries.dtype) > rtol:
-        return _in_double(queries, keys, values, mass, beta, rtol)
+    rounded = None
+    if kernel in HALF or (rtol is not None and queries.dtype != torch.float64):
+        rounded = rounding(queries, keys, beta, HALF.get(kernel, queries.dtype))
+        if kernel == "auto" and rtol is not None and rounded > rtol:
+            return _in_double(queries, keys, values, mass, beta, rtol)
     name = select(queries, keys, values, beta, rtol, mass) if kernel == "auto" else kernel
     if name in APPROXIMATE:
         wanted = DEFAULT_RTOL if rtol is None else rtol
@@ -110,8 +112,6 @@ def attend_unchecked(
         name = select(queries, keys, values, beta, None)
     if name not in KERNELS:
         check_kernel(name, rtol)
-    stated = name in HALF or (single and rtol is not None)
-    rounded = rounding(queries, keys, beta, HALF.get(name, queries.dtype)) if stated else None
     return Attended(*KERNELS[name](queries, keys, values, mass, beta), kernel=name, error=rounded)
 
 
@@ -121,8 +121,8 @@ HALF = {"flash_bf16": torch.bfloat16, "flash_fp16": torch.float16}
 
 def rounding(queries: Tensor, keys: Tensor, beta: float, dtype: torch.dtype) -> float:
     """2 eps (4 + beta max|q| max|k|): what rounding in that precision does to scores, weights and sums."""
-    longest = [float(torch.linalg.vector_norm(x, dim=1).max()) if len(x) else 0.0 for x in (queries, keys)]
-    return 2 * torch.finfo(dtype).eps * (4 + beta * longest[0] * longest[1])
+    longest = math.sqrt(squared_lengths(queries)[1] * squared_lengths(keys)[1])
+    return 2 * torch.finfo(dtype).eps * (4 + beta * longest)
 
 
 def _in_double(queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float, rtol: float) -> Attended:
