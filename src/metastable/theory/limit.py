@@ -20,7 +20,7 @@ from metastable.flows.orbit import orbit_clock
 from metastable.measure import Measure, as_measure
 from metastable.theory.eigenspace import ISOLATION, TOLERANCE, Dominant
 from metastable.theory.spectrum import Spectrum, spectrum
-from metastable.theory.tokens import tokens
+from metastable.theory.tokens import check_dimension, tokens
 from metastable.weights import AttentionWeights
 
 
@@ -152,8 +152,7 @@ def _project(m: Dominant, x: Tensor) -> Tensor:
 
 def _rows(points: Any, d: int) -> Tensor:
     x = as_measure(points).points
-    if x.shape[1] != d:
-        raise InvalidInput(f"points have dimension {x.shape[1]} but the weights have dimension {d}")
+    check_dimension(x.shape[1], d)
     return x
 
 

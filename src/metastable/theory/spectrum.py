@@ -105,7 +105,7 @@ class Spectrum:
     @cached_property
     def angle(self) -> float:
         """Largest principal angle between the dominant spaces of M and V (radians)."""
-        return float(np.max(linalg.subspace_angles(self.M.space.numpy(), self.V.space.numpy())))
+        return _largest_angle(self.M.space, self.V.space)
 
     @cached_property
     def mirror(self) -> Dominant:
@@ -119,11 +119,9 @@ class Spectrum:
 
     def attention_on(self, space: Float[Tensor, "d k"]) -> str:
         """Sign of <c, Bc> over the unit vectors c of a space (orthonormal basis), in the words of `attends`."""
-        basis = space.numpy()
-        inner = basis.T @ self._B_transpose @ basis
-        values = np.linalg.eigvalsh((inner + inner.T) / 2)
+        least, most = _range_on(self._B_transpose, space)
         slack = FLAT * self.weights.B_norm
-        return "itself" if values[0] > slack else "antipode" if values[-1] < -slack else "neither"
+        return "itself" if least > slack else "antipode" if most < -slack else "neither"
 
     @property
     def flat(self) -> bool:
@@ -149,16 +147,13 @@ class Spectrum:
             return False
         if self.attends == "itself":
             return self.angle < ALIGNED
-        bottom = float(np.max(linalg.subspace_angles(self.M.space.numpy(), self.mirror.space.numpy())))
-        return bool(self.mirrored) and bottom < ALIGNED
+        return bool(self.mirrored) and _largest_angle(self.M.space, self.mirror.space) < ALIGNED
 
     @cached_property
     def narrows(self) -> bool:
         """Whether what clusters on E attend pulls them together: V > 0 on E, V < 0 where they attend antipodes."""
-        basis = self.M.space.numpy()
-        inner = basis.T @ self.weights.V.detach().cpu().numpy() @ basis
-        values = np.linalg.eigvalsh((inner + inner.T) / 2)
-        return bool(values[0] > 0 if self.attends == "itself" else values[-1] < 0)
+        least, most = _range_on(self.weights.V.detach().cpu().numpy(), self.M.space)
+        return least > 0 if self.attends == "itself" else most < 0
 
     @cached_property
     def g_in(self) -> float:
@@ -323,3 +318,16 @@ def _rate(gap: float, images: np.ndarray) -> float:
     """gap / (largest length of an image of a unit vector); infinite where there is no such vector or image."""
     largest = float(np.linalg.norm(images, 2)) if images.size else 0.0
     return gap / largest if largest > 0 else math.inf
+
+
+def _range_on(matrix: np.ndarray, space: Float[Tensor, "d k"]) -> tuple[float, float]:
+    """Least and largest <c, A c> over the unit vectors c of a space (orthonormal basis)."""
+    basis = space.numpy()
+    inner = basis.T @ matrix @ basis
+    values = np.linalg.eigvalsh((inner + inner.T) / 2)
+    return float(values[0]), float(values[-1])
+
+
+def _largest_angle(a: Float[Tensor, "d k"], b: Float[Tensor, "d m"]) -> float:
+    """Largest principal angle between two spaces (radians)."""
+    return float(np.max(linalg.subspace_angles(a.numpy(), b.numpy())))

@@ -19,6 +19,11 @@ def tokens(points: Any, d: int) -> Measure:
     [[0.6, 0.8]]
     """
     rho = as_measure(points, dtype=torch.float64)
-    if rho.d != d:
-        raise InvalidInput(f"points have dimension {rho.d} but the weights have dimension {d}")
+    check_dimension(rho.d, d)
     return rho
+
+
+def check_dimension(got: int, d: int) -> None:
+    """Refuse points of another dimension than the weights."""
+    if got != d:
+        raise InvalidInput(f"points have dimension {got} but the weights have dimension {d}")
