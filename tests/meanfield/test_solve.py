@@ -113,6 +113,9 @@ def test_a_law_too_narrow_for_the_nodes_of_the_sphere_is_told():
         path = solve(diagonal(2, 1, 1), 4.0, law, 0.1, tol=1e-3, max_nodes=2000)
     assert not path.converged
     assert path.error > 1e-3
+    with pytest.warns(RuntimeWarning, match="which is too narrow for them"):
+        path = solve(diagonal(2, 1, 1), 4.0, VonMisesFisher([0.3, 0.5, 0.6], 5e5), 0.1, tol=1e-3, max_nodes=4000)
+    assert 0.5 < path.error < math.inf
     with pytest.raises(SolveError, match=r"too narrow for .* nodes: none of them sees it"):
         solve(diagonal(2, 1, 1), 4.0, VonMisesFisher([0.3, 0.5, 0.6], 1e8), 0.1, tol=1e-3, max_nodes=2000)
 

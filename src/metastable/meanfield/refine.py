@@ -151,7 +151,8 @@ def refine_sphere(flow: Flow, law: Law, times: Array, tol: float, kappa: float, 
     """
     probes = sphere.fibonacci(400) if law.d == 3 else sobol(512, law.d)
     weight = checked_density(law, probes)
-    weight = weight / weight.sum()
+    # A law that reaches none of the probes is judged by all of them alike.
+    weight = weight / weight.sum() if float(weight.sum()) > 0 else torch.full_like(weight, 1 / len(weight))
     rule = _sphere_rule(flow, float(times[-1])) if law.d == 3 else None
     tight = min(max(1e-2 * tol, 1e-12), 1e-7)
 
@@ -164,19 +165,9 @@ def refine_sphere(flow: Flow, law: Law, times: Array, tol: float, kappa: float, 
     expected = law.integral()
     if expected is None:
         expected = _sphere_nodes(law, rule, (2**17,) if rule is None else (256, 512))[2]
-    size = _first_size(rule, kappa, law.d)
-    # The law itself before its flow: nodes that miss a part of it would agree on what they do not see.
-    missed = _missed(law, rule, size, expected)
-    while missed > tol and math.prod(size) * 2.25 <= max_nodes:
-        for i in range(len(size)):
-            size = _grown(size, i)
-        missed = _missed(law, rule, size, expected)
-    if math.isinf(missed):
-        raise SolveError(
-            f"the law is too narrow for {math.prod(size)} nodes: none of them sees it; raise max_nodes"
-        )
-    base = run(size)
+    base = run(_seen_size(law, rule, _first_size(rule, kappa, law.d), expected, tol, max_nodes))
     while True:
+        missed = abs(base.total / expected - 1)
         larger = [run(_grown(base.size, i)) for i in range(len(base.size))]
         lacks = [((r.traced - base.traced).square().sum(-1) @ weight).sqrt().numpy() for r in larger]
         errors = np.sqrt(np.sum(np.square(lacks), axis=0))
@@ -190,7 +181,6 @@ def refine_sphere(flow: Flow, law: Law, times: Array, tol: float, kappa: float, 
         if converged or math.prod(_grown(size, 0)) > max_nodes:
             break
         base = next((r for r in larger if r.size == size), None) or run(size)
-        missed = _missed(law, rule, size, expected)
     frames, mass, start = best.frames, best.mass, best.points
     if rule is not None:
         frames, mass, start = _dense_sphere(law, rule, frames, mass, start, best.size, tol)
@@ -252,13 +242,24 @@ def _first_size(rule: ProductRule | None, kappa: float, d: int) -> tuple[int, ..
     return (math.ceil(max(1.0, grading) * longitudes / 2), longitudes)
 
 
-def _missed(law: Law, rule: ProductRule | None, size: tuple[int, ...], expected: float) -> float:
-    """By how much the nodes miss the integral of the density, relatively; infinite where they do not see it."""
-    try:
-        total = _sphere_nodes(law, rule, size)[2]
-    except InvalidInput:
-        return math.inf
-    return abs(total / expected - 1)
+def _seen_size(
+    law: Law, rule: ProductRule | None, size: tuple[int, ...], expected: float, tol: float, max_nodes: int
+) -> tuple[int, ...]:
+    """Nodes that see the law before its flow: those that miss a part of it would agree on what they do not see."""
+    while True:
+        try:
+            missed = abs(_sphere_nodes(law, rule, size)[2] / expected - 1)
+        except InvalidInput:
+            missed = math.inf
+        if missed <= tol or math.prod(size) * 2.25 > max_nodes:
+            break
+        for i in range(len(size)):
+            size = _grown(size, i)
+    if math.isinf(missed):
+        raise SolveError(
+            f"the law is too narrow for {math.prod(size)} nodes: none of them sees it; raise max_nodes"
+        )
+    return size
 
 
 def _sphere_nodes(law: Law, rule: ProductRule | None, size: tuple[int, ...]) -> tuple[Tensor, Tensor, float]:
