@@ -25,10 +25,10 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from metastable.attention.dense import attend_dense
-from metastable.attention.gpu import GPU_KERNELS, attend_batch, gpu_available
-from metastable.attention.triton_jit import jit, tl
-from metastable.attention.triton_lanes import exp2_special
+from metastable.attention.direct.dense import attend_dense
+from metastable.attention.gpu.jit import jit, tl
+from metastable.attention.gpu.kernels import GPU_KERNELS, attend_batch, gpu_available
+from metastable.attention.gpu.lanes import exp2_special
 from metastable.errors import NotDefined
 
 

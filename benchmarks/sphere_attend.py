@@ -24,8 +24,8 @@ import torch
 
 from metastable import sphere
 from metastable.attention import attend
-from metastable.attention.dense import attend_dense
-from metastable.attention.fused import attend_fused
+from metastable.attention.direct.dense import attend_dense
+from metastable.attention.direct.fused import attend_fused
 
 B = torch.tensor([[1.0, 0.3, 0.0], [-0.5, 0.2, 0.7], [0.1, -0.4, -0.6]], dtype=torch.float64)
 

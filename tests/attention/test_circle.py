@@ -13,9 +13,9 @@ from scipy.special import ive
 
 from attention.attention_reference import exact, masses
 from metastable.attention import attend
-from metastable.attention.circle import attend_circle
-from metastable.attention.circle_curve import fit_ellipse
-from metastable.attention.circle_keys import COARSEST, circle_cells, diamond, gather_keys
+from metastable.attention.circle.cells import attend_circle
+from metastable.attention.circle.curve import fit_ellipse
+from metastable.attention.circle.keys import COARSEST, circle_cells, diamond, gather_keys
 from metastable.errors import InvalidInput
 
 ARRANGEMENTS = ("uniform", "clustered", "antipodal", "duplicate", "gap", "point")

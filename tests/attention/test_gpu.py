@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from metastable.attention import attend
-from metastable.attention.dense import attend_dense
-from metastable.attention.gpu import (
+from metastable.attention.direct.dense import attend_dense
+from metastable.attention.gpu.half_split import split
+from metastable.attention.gpu.kernels import (
     GPU_KERNELS,
     attend_batch,
     attend_circle,
@@ -20,7 +21,6 @@ from metastable.attention.gpu import (
     gpu_available,
     rounding_error,
 )
-from metastable.attention.half_split import split
 from metastable.errors import InvalidInput
 
 cuda = pytest.mark.skipif(not gpu_available(), reason="needs a CUDA device and Triton")

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metastable import sphere
-from metastable.attention.dense import attend_dense
-from metastable.attention.sphere_cells import _ORDERS, attend_sphere_cells
-from metastable.attention.sphere_proxies import proxies
-from metastable.attention.sphere_tree import key_tree
-from metastable.attention.sphere_walk import descend, least_order
+from metastable.attention.direct.dense import attend_dense
+from metastable.attention.sphere.cells import _ORDERS, attend_sphere_cells
+from metastable.attention.sphere.proxies import proxies
+from metastable.attention.sphere.tree import key_tree
+from metastable.attention.sphere.walk import descend, least_order
 from metastable.errors import InvalidInput
 
 KINDS = ("uniform", "clustered", "antipodal", "duplicate", "tight", "great circle", "disc")

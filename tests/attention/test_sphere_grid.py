@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from attention.test_sphere_cells import KINDS, masses, tokens
 from metastable import sphere
 from metastable.attention import attend, sphere_grid
-from metastable.attention.dense import attend_dense
-from metastable.attention.sphere_grid import attend_sphere_grid, grid_cost
-from metastable.attention.sphere_nodes import attend_nodes, attend_rings
-from metastable.attention.sphere_plan import surface
-from metastable.attention.sphere_window import WINDOWS, ellipsoid, lebesgue, von_mises, window
+from metastable.attention.direct.dense import attend_dense
+from metastable.attention.sphere.grid import attend_sphere_grid, grid_cost
+from metastable.attention.sphere.nodes import attend_nodes, attend_rings
+from metastable.attention.sphere.plan import surface
+from metastable.attention.sphere.window import WINDOWS, ellipsoid, lebesgue, von_mises, window
 from metastable.errors import InvalidInput
 
 MILD = torch.tensor([[1.0, 0.2, 0.0], [-0.3, 0.8, 0.1], [0.1, -0.2, 0.7]], dtype=torch.float64)

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.gpu_frame import same_tensor
-from metastable.attention.rows import all_finite, squared_lengths
+from metastable.attention.lengths import all_finite, squared_lengths
+from metastable.attention.operands import same_tensor
 from metastable.attention.select import APPROXIMATE, DEFAULT_RTOL, KERNELS, select
 from metastable.errors import InvalidInput
 from metastable.measure import as_tensor

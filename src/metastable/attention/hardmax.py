@@ -16,10 +16,10 @@ from numba import njit
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from metastable.attention.circle_keys import diamond
+from metastable.attention.circle.keys import diamond
+from metastable.attention.direct.fused import contiguous
 from metastable.attention.exp2 import REDUCTION
-from metastable.attention.fused import contiguous
-from metastable.attention.rows import squared_lengths
+from metastable.attention.lengths import squared_lengths
 from metastable.threads import blas_can_be_held, over_rows
 
 _ROWS, _KEYS = 256, 2048
@@ -143,7 +143,7 @@ def hardmax_sorted(
 ) -> tuple[Tensor, Tensor]:
     """Keys of one length in the plane: scores fall on both sides of the query's angle, so ties are neighbours.
 
-    Angles are diamond angles (`circle_keys`), counted in about n slots: the keys of a slot are sorted by
+    Angles are diamond angles (`circle.keys`), counted in about n slots: the keys of a slot are sorted by
     themselves, and the first one of each stands in for a binary search. Only rows with a tie need sums over ranges.
     """
     q, k = contiguous(queries.double()), contiguous(keys.double())

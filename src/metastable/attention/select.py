@@ -8,18 +8,18 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from metastable.attention.blocks import attend_blocks
-from metastable.attention.circle import attend_circle
-from metastable.attention.circle_curve import fit_ellipse
-from metastable.attention.dense import attend_dense
-from metastable.attention.fused import MAX_COLUMNS, attend_fused, contiguous
-from metastable.attention.gpu import GPU_KERNELS, gpu_available
-from metastable.attention.gpu_circle import RELATIVE_ERROR
-from metastable.attention.gpu_frame import same_tensor
-from metastable.attention.rows import squared_lengths
-from metastable.attention.sdpa import attend_sdpa
-from metastable.attention.sphere_cells import attend_sphere_cells
-from metastable.attention.sphere_grid import attend_sphere_grid, grid_cost
+from metastable.attention.circle.cells import attend_circle
+from metastable.attention.circle.curve import fit_ellipse
+from metastable.attention.direct.blocks import attend_blocks
+from metastable.attention.direct.dense import attend_dense
+from metastable.attention.direct.fused import MAX_COLUMNS, attend_fused, contiguous
+from metastable.attention.direct.sdpa import attend_sdpa
+from metastable.attention.gpu.circle import RELATIVE_ERROR
+from metastable.attention.gpu.kernels import GPU_KERNELS, gpu_available
+from metastable.attention.lengths import squared_lengths
+from metastable.attention.operands import same_tensor
+from metastable.attention.sphere.cells import attend_sphere_cells
+from metastable.attention.sphere.grid import attend_sphere_grid, grid_cost
 
 Kernel = Callable[[Tensor, Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]
 ApproximateKernel = Callable[[Tensor, Tensor, Tensor, Tensor, float, float], tuple[Tensor, Tensor, float]]

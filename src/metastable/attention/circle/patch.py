@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from numba import njit
 
-from metastable.attention.circle_keys import COARSEST, EMPTY, KeyCells, chebyshev_nodes
+from metastable.attention.circle.keys import COARSEST, EMPTY, KeyCells, chebyshev_nodes
 from metastable.attention.exp2 import REDUCTION, exp2
 
 MOST = 28

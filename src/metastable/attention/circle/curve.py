@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from numba import njit
 
-from metastable.attention.circle_keys import BLOCK, COARSEST, KeyCells, chebyshev_nodes, circle_cells, find_cells
-from metastable.attention.circle_patch import (
+from metastable.attention.circle.keys import BLOCK, COARSEST, KeyCells, chebyshev_nodes, circle_cells, find_cells
+from metastable.attention.circle.patch import (
     MOST,
     Patches,
     chebyshev_tables,
@@ -31,8 +31,8 @@ from metastable.attention.circle_patch import (
     scanned_level,
     sum_alone,
 )
+from metastable.attention.circle.row_polynomials import four_polynomials
 from metastable.attention.exp2 import REDUCTION, log
-from metastable.attention.lanes import four_polynomials
 from metastable.threads import over_rows
 
 

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from metastable.attention.circle.row_polynomials import polynomials_to_row
 from metastable.attention.exp2 import REDUCTION
-from metastable.attention.lanes import polynomials_to_row
 from metastable.threads import over_rows
 
 COARSEST = 4

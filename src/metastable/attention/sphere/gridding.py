@@ -1,4 +1,4 @@
-"""Masses spread from tokens to a fine grid of (theta, phi), and fields interpolated back (`sphere_grid`).
+"""Masses spread from tokens to a fine grid of (theta, phi), and fields interpolated back (`sphere.grid`).
 
 Coordinates are in steps of the fine grid, theta in [0, M/2], phi in [0, M]. The grid of `width` more rows and
 columns needs no wrapping: its node (i, j) is the torus node (i - width/2, j - width/2). A token with coordinate x

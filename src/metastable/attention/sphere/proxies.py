@@ -1,4 +1,4 @@
-"""Proxies of a cell of keys: a few weighted points that stand for all of them (`sphere_cells`).
+"""Proxies of a cell of keys: a few weighted points that stand for all of them (`sphere.cells`).
 
 The proxies k_a are the Chebyshev nodes of the cell's box in its face coordinates, with weights w_a = sum_j m_j
 L_a(x_j, y_j), so that sum_a w_a f(k_a) is sum_j m_j (interpolant of f)(k_j). The weights of all orders p come

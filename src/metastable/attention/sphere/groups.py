@@ -1,5 +1,5 @@
 """Boxes of queries against the cells they see: row by row, by one expansion for the box, or not yet
-(`sphere_cells`).
+(`sphere.cells`).
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from metastable.attention.sphere_expansion import NARROWEST, deviations, evaluate, expand, orders_for
-from metastable.attention.sphere_walk import descend, row_sums, row_top, unpack, walk
+from metastable.attention.sphere.expansion import NARROWEST, deviations, evaluate, expand, orders_for
+from metastable.attention.sphere.walk import descend, row_sums, row_top, unpack, walk
 
 SPLIT, DONE = 0, 1
 _DIRECT_ROWS, _FEWEST_ROWS = 128, 24

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from numba import njit
 
-from metastable.attention.circle_keys import COARSEST, KeyCells, chebyshev_nodes, circle_cells, diamond
-from metastable.attention.circle_patch import (
+from metastable.attention.circle.keys import COARSEST, KeyCells, chebyshev_nodes, circle_cells, diamond
+from metastable.attention.circle.patch import (
     MOST,
     Patches,
     chebyshev_tables,

@@ -15,9 +15,9 @@ import math
 import torch
 from torch import Tensor
 
-from metastable.attention.gpu_frame import same_tensor
-from metastable.attention.triton_jit import blocks, jit, tl
-from metastable.attention.triton_lanes import exp2_fused64, exp2_special, load_row
+from metastable.attention.gpu.jit import blocks, jit, tl
+from metastable.attention.gpu.lanes import exp2_fused64, exp2_special, load_row
+from metastable.attention.operands import same_tensor
 
 THREADS = 64
 REGISTERS = 32

@@ -5,7 +5,7 @@ running maximum of every row and writes the weights, and a second library produc
 
     top' = max(top, max_j x_ij),   P_ij = 2^{x_ij - top'},   A' = 2^{top - top'} A + P V,   S' likewise with V = 1
 
-In float32 accuracy the products run on tensor cores as float16 pairs (`half_split`); in float64 they are plain.
+In float32 accuracy the products run on tensor cores as float16 pairs (`gpu.half_split`); in float64 they are plain.
 Tiles are large enough that the launches do not count, and short enough in keys that the truncating accumulation of
 the tensor cores keeps its bias below 1e-5 of the largest value.
 """
@@ -18,10 +18,10 @@ import math
 import torch
 from torch import Tensor
 
-from metastable.attention.gpu_frame import LOG_MASS, SCALE, Frame
-from metastable.attention.half_split import split
-from metastable.attention.triton_jit import blocks, jit, tl
-from metastable.attention.triton_lanes import exp2_fused64
+from metastable.attention.gpu.frame import LOG_MASS, SCALE, Frame
+from metastable.attention.gpu.half_split import split
+from metastable.attention.gpu.jit import blocks, jit, tl
+from metastable.attention.gpu.lanes import exp2_fused64
 
 TILE_KEYS = 4096
 TILE_ROWS = {torch.float32: 16384, torch.float64: 8192}

@@ -17,8 +17,8 @@ Tensor cores truncate when they accumulate: their sums are flushed into ordinary
 # mypy: disable-error-code="assignment, attr-defined, misc, var-annotated"
 from __future__ import annotations
 
-from metastable.attention.triton_jit import jit, tl
-from metastable.attention.triton_lanes import exp2_special
+from metastable.attention.gpu.jit import jit, tl
+from metastable.attention.gpu.lanes import exp2_special
 
 
 @jit

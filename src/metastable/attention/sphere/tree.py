@@ -1,8 +1,8 @@
-"""Trees for `sphere_cells`: keys in cells of the cube's six faces, queries in an octree.
+"""Trees for `sphere.cells`: keys in cells of the cube's six faces, queries in an octree.
 
 A key k on S^2 has the gnomonic coordinates (x, y) in [-1, 1]^2 on the face of the cube that it pierces. Keys
 are sorted along the Morton curve of the faces; a cell is a range of that order with the tight box of its keys.
-A cell of at least p^2 keys also has p x p proxies, for several p (`sphere_proxies`).
+A cell of at least p^2 keys also has p x p proxies, for several p (`sphere.proxies`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from metastable.attention.sphere_proxies import gather, inherit, lagrange
+from metastable.attention.sphere.proxies import gather, inherit, lagrange
 from metastable.threads import over_rows
 
 KEY_LEAF, QUERY_LEAF = 32, 16

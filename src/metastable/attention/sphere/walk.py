@@ -1,5 +1,5 @@
 """Which cells a group of queries sees, with a rigorous bound of what that choice costs (the walk of
-`sphere_cells`).
+`sphere.cells`).
 
 A group is a box of scaled queries z = beta q: centre z_c, orthonormal frame f, half-widths R. With the attended
 mean k̄ at z_c, Jensen's inequality gives for every z of the box
@@ -25,7 +25,7 @@ import numpy as np
 from numba import njit
 
 from metastable.attention.exp2 import REDUCTION, exp2
-from metastable.attention.sphere_proxies import proxies
+from metastable.attention.sphere.proxies import proxies
 
 LOG2_E = math.log2(math.e)
 _ELLIPSE = np.array([1.6, 2.2, 3.0, 4.0, 5.2, 7.0, 10.0, 16.0, 40.0, 400.0])

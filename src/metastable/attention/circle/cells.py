@@ -1,10 +1,10 @@
 """Sub-quadratic attention on the circle (d = 2, keys of unit length, any queries, any masses), with a stated error.
 
 With z = beta q, the sum F(z) = sum_j m_j e^{<z, k_j>} and its gradient are smooth on both sides. Keys become
-proxies, p per cell (`circle_keys`). Queries are collected in patches; F e^{-<z, u>} is computed at the Chebyshev
-nodes of a patch from the proxies that matter there (`circle_patch`) and interpolated: along a curve where the
-queries lie on an ellipse, as B^T x for tokens x on the circle (`circle_curve`), otherwise in angle and length
-(`circle_plane`). Patches with few queries are not worth their nodes: these queries sum over the proxies themselves.
+proxies, p per cell (`circle.keys`). Queries are collected in patches; F e^{-<z, u>} is computed at the Chebyshev
+nodes of a patch from the proxies that matter there (`circle.patch`) and interpolated: along a curve where the
+queries lie on an ellipse, as B^T x for tokens x on the circle (`circle.curve`), otherwise in angle and length
+(`circle.plane`). Patches with few queries are not worth their nodes: these queries sum over the proxies themselves.
 All sums are positive cell by cell and shifted by <z, u>, so errors are relative, in clusters and gaps, too.
 """
 
@@ -17,11 +17,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.circle_curve import attend_ellipse, fit_ellipse
-from metastable.attention.circle_keys import COARSEST, gather_keys
-from metastable.attention.circle_patch import steepest_key_error
-from metastable.attention.circle_plane import attend_plane
-from metastable.attention.fused import contiguous
+from metastable.attention.circle.curve import attend_ellipse, fit_ellipse
+from metastable.attention.circle.keys import COARSEST, gather_keys
+from metastable.attention.circle.patch import steepest_key_error
+from metastable.attention.circle.plane import attend_plane
+from metastable.attention.direct.fused import contiguous
 from metastable.errors import InvalidInput
 
 FINEST = 17

@@ -1,4 +1,4 @@
-"""The local expansion of attention over a box of queries, and the bound of its error (`sphere_cells`).
+"""The local expansion of attention over a box of queries, and the bound of its error (`sphere.cells`).
 
 Relative to the centre z_c of the box, with the attended mean k̄ there, a query z = z_c + d needs
     g(d) = sum_a W_a e^{<d, kappa_a>},   grad g(d) = sum_a W_a kappa_a e^{<d, kappa_a>},
@@ -20,8 +20,8 @@ import numpy as np
 from numba import njit
 
 from metastable.attention.exp2 import NO_REASSOCIATION, REDUCTION, exp2
-from metastable.attention.sphere_proxies import lagrange
-from metastable.attention.sphere_walk import LOG2_E
+from metastable.attention.sphere.proxies import lagrange
+from metastable.attention.sphere.walk import LOG2_E
 
 _LEVELS, _LARGEST = 5, 24
 """Most terms in the thin direction, most nodes (an even number) in the others."""

@@ -21,15 +21,16 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from metastable.attention.gpu_circle import attend_circle_gpu
-from metastable.attention.gpu_frame import frame_of, same_tensor
-from metastable.attention.gpu_tiled import attend_tiled
-from metastable.attention.triton_batch import attend_batch_small
-from metastable.attention.triton_jit import HAS_TRITON
-from metastable.attention.triton_large import LARGEST_D as LARGEST_FUSED_D
-from metastable.attention.triton_large import LARGEST_SAME_D, attend_large
-from metastable.attention.triton_small import LARGEST_D as LARGEST_SMALL_D
-from metastable.attention.triton_small import attend_small
+from metastable.attention.gpu.batch import attend_batch_small
+from metastable.attention.gpu.circle import attend_circle_gpu
+from metastable.attention.gpu.frame import frame_of
+from metastable.attention.gpu.jit import HAS_TRITON
+from metastable.attention.gpu.large import LARGEST_D as LARGEST_FUSED_D
+from metastable.attention.gpu.large import LARGEST_SAME_D, attend_large
+from metastable.attention.gpu.small import LARGEST_D as LARGEST_SMALL_D
+from metastable.attention.gpu.small import attend_small
+from metastable.attention.gpu.tiled import attend_tiled
+from metastable.attention.operands import same_tensor
 from metastable.errors import InvalidInput, MissingExtra
 
 LARGEST_FLASH_D = 256

@@ -13,7 +13,7 @@ replacing one in 8 or 16 of them by a polynomial was slower: the multiply-adds h
 # Kernels grow tuples of registers at compile time, and their branches are compiled, not chosen: neither tool knows.
 from __future__ import annotations
 
-from metastable.attention.triton_jit import jit, tl
+from metastable.attention.gpu.jit import jit, tl
 
 
 @jit

@@ -13,9 +13,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from metastable.attention.gpu_frame import Frame
-from metastable.attention.half_split import split
-from metastable.attention.triton_jit import blocks, jit, tl
+from metastable.attention.gpu.frame import Frame
+from metastable.attention.gpu.half_split import split
+from metastable.attention.gpu.jit import blocks, jit, tl
 
 LARGEST_D = 128
 LARGEST_SAME_D = 256

@@ -1,13 +1,13 @@
 """Sub-quadratic attention on S^2: cells of keys against boxes of queries, with a bound of the error of every row.
 
 With z = beta q, attention is the Laplace transform g(z) = sum_j m_j e^{<z, k_j>} and its logarithmic gradient.
-The keys are sorted into a tree of cells with Chebyshev proxies (`sphere_tree`), the queries into an octree of
+The keys are sorted into a tree of cells with Chebyshev proxies (`sphere.tree`), the queries into an octree of
 boxes. For each box, from the top down,
 1. attention at its centre gives k̄ and, by Jensen's inequality, a lower bound of every partition in the box;
 2. a walk down the key tree drops cells, replaces them by proxies, or keeps their keys, each at a cost that is
-   bounded relative to that partition (`sphere_walk`);
+   bounded relative to that partition (`sphere.walk`);
 3. what is left is summed into one local expansion for all queries of the box, or row by row, whichever is
-   cheaper, or the box is split (`sphere_groups`).
+   cheaper, or the box is split (`sphere.groups`).
 The bounds are relative to the row's own partition and hold cell by cell, so that clusters, B != I, duplicate
 tokens and large beta do not spoil them: there, cells and boxes adapt, and no token falls back to all keys. The
 returned error is that bound, not an estimate from samples; on uniform tokens it is 50 times the true error or more.
@@ -31,8 +31,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.sphere_groups import SPLIT, attend_groups
-from metastable.attention.sphere_tree import KeyTree, QueryTree, key_tree, query_tree
+from metastable.attention.sphere.groups import SPLIT, attend_groups
+from metastable.attention.sphere.tree import KeyTree, QueryTree, key_tree, query_tree
 from metastable.errors import InvalidInput
 from metastable.threads import over_rows
 

@@ -17,7 +17,7 @@ from numba import njit
 from scipy import fft
 
 from metastable.attention.exp2 import REDUCTION, exp2
-from metastable.attention.sphere_walk import LOG2_E
+from metastable.attention.sphere.walk import LOG2_E
 
 _GROUP = 8
 

@@ -1,18 +1,18 @@
 """Attention on S^2 by a Fourier grid of (theta, phi): a fixed cost per token, and a bound of the error of each row.
 
 For keys k and queries z = A y, y on S^2 (A = beta B^T with y = k, or queries of one length), and mass one in total,
-    T(y) = e^{-h(z)} sum_j m_j e^{<z, k_j>} (k_j, 1),   h = |z| or a little more (`sphere_plan`),
+    T(y) = e^{-h(z)} sum_j m_j e^{<z, k_j>} (k_j, 1),   h = |z| or a little more (`sphere.plan`),
 is a smooth function of the angles of y, and so is e^{<z, k> - h} as a function of the angles of k. On the torus
 that covers the sphere twice (theta once around), both are known from N x N nodes, N about sqrt(8 |z| log(1/eps)):
 1. masses are spread to a fine grid, and Fourier transforms make weights of the coarse nodes of them, so that
-   sum_b w_b f(k_b) = sum_j m_j f(k_j) for all smooth f (`sphere_window`, `sphere_gridding`);
-2. T is summed at the coarse nodes of y over nodes near Ay (`sphere_nodes`);
+   sum_b w_b f(k_b) = sum_j m_j f(k_j) for all smooth f (`sphere.window`, `sphere.gridding`);
+2. T is summed at the coarse nodes of y over nodes near Ay (`sphere.nodes`);
 3. Fourier transforms bring T to the fine grid, and every query interpolates it there.
 All this errs by at most eps relative to e^{h}, where eps is known before any token is seen: along the circles of
 theta and of phi, e^{<z, k> - |z|} has the Fourier coefficients e^{-r} I_l(r), r <= |z|, and the window errs by a
 known E_l on each. Hence the error of a row is at most 2 eps/T_4(y), known once T_4 is. It is small for queries that
 look at keys, and useless for those that look away from all keys (clusters with B != I): rows with too large an
-error are handed to the cells of `sphere_cells`, which hold there, too, but cost more per token.
+error are handed to the cells of `sphere.cells`, which hold there, too, but cost more per token.
 
 Cost: about 0.55 us of CPU time per token, at any rtol, and O(beta log(1/rtol)) for the grids when A is a multiple
 of a rotation; pairs of nodes, more of them for a matrix further from one, otherwise. Limits as for the cells, and
@@ -29,12 +29,12 @@ from jaxtyping import Float
 from scipy import fft
 from torch import Tensor
 
-from metastable.attention.fused import attend_fused
-from metastable.attention.sphere_cells import attend_sphere_cells, checked_keys
-from metastable.attention.sphere_gridding import columns_of, interpolator, rows_of, sort_tokens, spreader
-from metastable.attention.sphere_nodes import attend_nodes, attend_rings
-from metastable.attention.sphere_plan import Plan, Surface, plan, sample, surface, thinned
-from metastable.attention.sphere_window import Window, ellipsoid, lebesgue, von_mises
+from metastable.attention.direct.fused import attend_fused
+from metastable.attention.sphere.cells import attend_sphere_cells, checked_keys
+from metastable.attention.sphere.gridding import columns_of, interpolator, rows_of, sort_tokens, spreader
+from metastable.attention.sphere.nodes import attend_nodes, attend_rings
+from metastable.attention.sphere.plan import Plan, Surface, plan, sample, surface, thinned
+from metastable.attention.sphere.window import Window, ellipsoid, lebesgue, von_mises
 from metastable.errors import InvalidInput
 from metastable.threads import over_rows
 

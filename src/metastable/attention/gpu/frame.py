@@ -15,7 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.triton_jit import blocks, jit, tl
+from metastable.attention.gpu.jit import blocks, jit, tl
+from metastable.attention.operands import same_tensor
 
 SCALE, RADIUS, LOG_MASS, INVERSE_MASS, CENTRE = 0, 1, 2, 3, 4
 """Places in `Frame.numbers`; the centres of keys and of values follow each other from CENTRE on."""
@@ -161,11 +162,6 @@ def extent_kernel(
             tl.store(numbers_ptr + 1, tl.sqrt(square) * 1.000001)
             tl.store(numbers_ptr + 2, tl.log(largest))
             tl.store(numbers_ptr + 3, 1.0 / largest)
-
-
-def same_tensor(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors are views of the same numbers in the same order."""
-    return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
 
 
 def frame_of(queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float) -> Frame:

@@ -2,8 +2,8 @@
 
     x_ij = beta log2(e) <q_i, k_j> - shift_i,      S_i = sum_j m_j 2^{x_ij},      A_i = sum_j m_j 2^{x_ij} v_j
 
-Two sets of kernels compute the same sums: `triton_lanes` on ordinary registers, in float32 or float64, and
-`triton_tiles` on tensor cores, in float32. Tensor cores make the card slower (an H200 then runs at 1.8 instead of
+Two sets of kernels compute the same sums: `gpu.lanes` on ordinary registers, in float32 or float64, and
+`gpu.tiles` on tensor cores, in float32. Tensor cores make the card slower (an H200 then runs at 1.8 instead of
 1.98 GHz), so they pay from three dimensions on, and for unequal masses.
 
 With exponents of up to 60 bits (900 in float64) no shift is needed. Beyond, it is the Cauchy-Schwarz bound
@@ -21,10 +21,10 @@ import math
 import torch
 from torch import Tensor
 
-from metastable.attention.gpu_frame import Frame
-from metastable.attention.triton_jit import blocks, jit, tl
-from metastable.attention.triton_lanes import maximum_kernel, pack_kernel, sums_kernel
-from metastable.attention.triton_tiles import tile_maximum_kernel, tile_pack_kernel, tile_sums_kernel
+from metastable.attention.gpu.frame import Frame
+from metastable.attention.gpu.jit import blocks, jit, tl
+from metastable.attention.gpu.lanes import maximum_kernel, pack_kernel, sums_kernel
+from metastable.attention.gpu.tiles import tile_maximum_kernel, tile_pack_kernel, tile_sums_kernel
 
 LARGEST_D = 8
 LEAST_BITS = {torch.float32: -60.0, torch.float64: -900.0}
@@ -100,7 +100,7 @@ def attend_small(
 
 
 class Lanes:
-    """Keys packed for `triton_lanes`: rows [ k - c | v - c_v | mass ], padded to loads of 8 or 16 bytes."""
+    """Keys packed for `gpu.lanes`: rows [ k - c | v - c_v | mass ], padded to loads of 8 or 16 bytes."""
 
     THREADS, FLUSH = 128, 256
     RESIDENT = 5
@@ -202,7 +202,7 @@ class Lanes:
 
 
 class Tiles:
-    """Keys packed for `triton_tiles`: for every group of 8 keys the words that the 32 lanes of a warp read."""
+    """Keys packed for `gpu.tiles`: for every group of 8 keys the words that the 32 lanes of a warp read."""
 
     REACH = 2.0**24
     """Largest exponent in bits: float16 pairs of queries, keys and shifts hold it."""

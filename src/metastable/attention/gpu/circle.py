@@ -19,9 +19,10 @@ import math
 import torch
 from torch import Tensor
 
-from metastable.attention.gpu_frame import Frame, frame_of, same_tensor
-from metastable.attention.triton_jit import blocks, jit, tl
-from metastable.attention.triton_small import LEAST_BITS, attend_small
+from metastable.attention.gpu.frame import Frame, frame_of
+from metastable.attention.gpu.jit import blocks, jit, tl
+from metastable.attention.gpu.small import LEAST_BITS, attend_small
+from metastable.attention.operands import same_tensor
 from metastable.errors import InvalidInput
 
 NODES = 16

@@ -2,7 +2,7 @@
 
 Triton comes with the CUDA builds of torch on Linux only. Modules that hold kernels import `jit` and `tl` from
 here; without Triton a kernel stays an ordinary function that nobody calls, because `require_cuda` in
-`metastable.attention.gpu` refuses first, with a sentence.
+`metastable.attention.gpu.kernels` refuses first, with a sentence.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What the Fourier grid on S^2 needs to know before it is laid out: the surface of the queries, how far they look
-from the keys, and the sizes of grids and windows that meet a tolerance (`sphere_grid`).
+from the keys, and the sizes of grids and windows that meet a tolerance (`sphere.grid`).
 
 Errors are relative to e^{h(z)}, h = sqrt(|z|^2 + c^2). For queries of one length c = 0. For queries A y, e^{<z, k>
 - |z|} changes fast with y where |A y| is small; c > 0 makes that smoother, and the errors of rows with |z| < c^2
@@ -17,8 +17,8 @@ import torch
 from scipy import fft
 from torch import Tensor
 
-from metastable.attention.fused import attend_fused
-from metastable.attention.sphere_window import WINDOWS, Window, ellipsoid, lebesgue, mapped_error, von_mises, window
+from metastable.attention.direct.fused import attend_fused
+from metastable.attention.sphere.window import WINDOWS, Window, ellipsoid, lebesgue, mapped_error, von_mises, window
 
 _SAMPLE, _SHORTEST = 48, 16
 _MARGIN = 4.0

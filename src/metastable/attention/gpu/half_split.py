@@ -15,7 +15,7 @@ import math
 import torch
 from torch import Tensor
 
-from metastable.attention.triton_jit import blocks, jit, tl
+from metastable.attention.gpu.jit import blocks, jit, tl
 
 TOP = 10
 
