@@ -6,7 +6,11 @@ import numpy as np
 from hypothesis import strategies as st
 
 from metastable.measure import Measure
+from metastable.transport.pair import make_pair
+from metastable.transport.shift import Quantiles, quantiles
 
+METRIC = st.sampled_from(["chordal", "geodesic"])
+P = st.sampled_from([1, 2, 3])
 KINDS = ("uniform", "cluster", "antipodal", "duplicate", "arc")
 
 
@@ -41,3 +45,9 @@ def clouds(d: int | None = None, max_n: int = 30) -> st.SearchStrategy[tuple[Mea
         return cloud(n, dimension, first, weighted, seed), cloud(m, dimension, second, weighted, seed + 1)
 
     return draw_pair()
+
+
+def both_quantiles(a: Measure, b: Measure) -> tuple[Quantiles, Quantiles]:
+    """Source and target on the circle, sorted by angle."""
+    pair = make_pair(a, b)
+    return quantiles(pair.x, pair.a), quantiles(pair.y, pair.b)

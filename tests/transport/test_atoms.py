@@ -4,15 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from metastable import sphere
 from metastable.measure import Measure
 from metastable.transport import wasserstein
 from metastable.transport.atoms import distinct_atoms
-from metastable.transport.semidiscrete import semidiscrete_cost
-from transport.clouds import cloud
 
 
 def test_push_forward_onto_a_point_pair_is_two_atoms() -> None:
@@ -67,37 +63,6 @@ def test_fibonacci_sphere_against_octahedron() -> None:
     poles = np.concatenate([np.eye(3), -np.eye(3)])
     expected = math.sqrt(np.mean(2 * (1 - np.abs(x).max(axis=1))))
     assert wasserstein(x, poles) == pytest.approx(expected, abs=1e-6)
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    st.integers(1, 120),
-    st.integers(1, 16),
-    st.sampled_from(["uniform", "duplicate", "antipodal"]),
-    st.booleans(),
-    st.integers(0, 10**6),
-    st.sampled_from([1, 2]),
-    st.sampled_from(["chordal", "geodesic"]),
-)
-def test_semidiscrete_is_the_linear_program(
-    n: int, k: int, kind: str, weighted: bool, seed: int, p: int, metric: str
-) -> None:
-    rho, target = cloud(n, 3, kind, weighted, seed), cloud(k, 3, "uniform", weighted, seed + 1)
-    found = wasserstein(rho, target, p, metric, method="atoms")
-    assert found**p == pytest.approx(wasserstein(rho, target, p, metric, method="exact") ** p, abs=1e-12)
-
-
-def test_certificate_at_size() -> None:
-    """40 000 clustered, duplicate and spread tokens against nine atoms: primal and dual meet (else it raises)."""
-    rng = np.random.default_rng(5)
-    tight = np.repeat(rng.standard_normal((4, 3)), 5000, axis=0)
-    points = np.concatenate([tight + 1e-9 * rng.standard_normal(tight.shape), tight])
-    atoms = rng.standard_normal((9, 3))
-    rho, target = Measure(points), Measure(atoms, rng.random(9) + 0.05)
-    cost = np.square(rho.points.numpy()[:, None] - target.points.numpy()[None]).sum(-1)
-    mass, weight = rho.mass.numpy(), target.mass.numpy()
-    value, dual = semidiscrete_cost(cost, mass, weight)
-    assert value == pytest.approx(float(mass @ (cost - dual).min(axis=1) + weight @ dual), abs=1e-11)
 
 
 def test_distinct_atoms_stop_early_and_merge() -> None:

@@ -13,13 +13,7 @@ from metastable.measure import Measure
 from metastable.transport import wasserstein
 from metastable.transport.circle import convex_above, convex_below, inflection
 from metastable.transport.pair import make_pair
-from metastable.transport.shift import GEODESIC, Quantiles, ShiftCost, best_shift, quantiles, shift_cost
 from transport.clouds import cloud, clouds
-
-
-def both(a: Measure, b: Measure) -> tuple[Quantiles, Quantiles]:
-    pair = make_pair(a, b)
-    return quantiles(pair.x, pair.a), quantiles(pair.y, pair.b)
 
 
 @settings(max_examples=200, deadline=None)
@@ -43,30 +37,6 @@ def test_chordal_is_exact_when_it_says_so_and_bounded_when_not(pair: tuple[Measu
     else:
         assert abs(found - reference) <= found.error + 1e-9
     assert wasserstein(a, b, p, method="circle") ** p == pytest.approx(reference**p, abs=1e-11)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_certificate_reaches_beyond_the_convex_minorant(weighted: bool) -> None:
-    """Tokens travel more than 46 but less than 90 degrees: only the potentials prove the plan, and they do."""
-    n = 800
-    rng = np.random.default_rng(2)
-    a = Measure(sphere.equispaced(n), rng.random(n) + 0.5 if weighted else None)
-    a = Measure(a.points, a.mass)
-    b = sphere.von_mises_fisher(n, [1.0, 0.0], 1.0, seed=3)
-    found = wasserstein(a, b, method="circle", max_pairs=0)
-    lower, _ = best_shift(*both(a, Measure(b)), convex_below(2))
-    assert found**2 - lower > 1e-4
-    assert found.exact and found == pytest.approx(wasserstein(a, b, method="exact"), abs=1e-12)
-
-
-def test_certificate_refuses_a_cyclic_plan_that_is_not_optimal() -> None:
-    """A tight cluster against uniform tokens: the chordal optimum reverses the order beyond a quarter turn."""
-    a, b = Measure(sphere.equispaced(300)), Measure(sphere.von_mises_fisher(300, [1.0, 0.0], 20.0, seed=1))
-    _, shift = best_shift(*both(a, b), convex_above(2))
-    exact = wasserstein(a, b, method="exact")
-    assert shift_cost(*both(a, b), shift, ShiftCost(2, 2))[0] > exact**2 + 0.01
-    found = wasserstein(a, b, method="circle")
-    assert found.exact and found.method == "exact" and found == pytest.approx(exact, abs=1e-12)
 
 
 def test_two_poles_by_the_circle_solver() -> None:
@@ -102,22 +72,6 @@ def test_large_uncertified_measures_get_a_rigorous_error() -> None:
     assert not found.exact and 0 < found.error < 5e-3
     finer = wasserstein(a[::5], b, max_pairs=10**8)
     assert abs(found - finer) <= found.error + math.pi * 5 / n
-
-
-@settings(max_examples=40, deadline=None)
-@given(clouds(d=2), st.sampled_from([1.0, 2.0]))
-def test_shift_function_is_convex_and_slopes_are_its_derivative(pair: tuple[Measure, Measure], p: float) -> None:
-    source, target = both(*pair)
-    cost = ShiftCost(GEODESIC, p)
-    best, where = best_shift(source, target, cost)
-    for shift in (-0.77, -0.31, 0.123, 0.456):
-        value, left, right, free_left, free_right = shift_cost(source, target, shift, cost)
-        assert best <= value + 1e-12 and left <= right + 1e-12
-        step = free_right / 2
-        assert shift_cost(source, target, shift + step, cost)[0] == pytest.approx(value + step * right, abs=1e-11)
-        step = free_left / 2
-        assert shift_cost(source, target, shift - step, cost)[0] == pytest.approx(value - step * left, abs=1e-11)
-        assert value + (where - shift) * (right if where > shift else left) <= best + 1e-11
 
 
 @pytest.mark.parametrize("p", [1, 1.5, 2, 3])

@@ -25,9 +25,14 @@ from metastable.transport.pair import Pair
 from metastable.transport.semidiscrete import semidiscrete_cost
 
 MAX_ATOMS = 16
+"""Most distinct points that count as few: the graph of the augmenting paths has k^2 arcs,
+each a heap of tokens."""
 MERGE_TOLERANCE = 1e-12
+"""Points nearer than this are one atom: a push-forward computes the same point n times, with different rounding."""
 MASS_ROUNDING = 4e-15
+"""What the compensated sum of n masses may be off by: a rest of mass below it is none."""
 BINS = 4096
+"""Bins of the histogram that selects the boundary between two atoms: one pass and they fit the first cache."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,7 +15,9 @@ from metastable.transport.pair import Pair, make_pair
 from metastable.transport.subsphere import distance_to_subsphere
 
 LEAF = 32
+"""Tokens that are not cut any further: sorting them along one axis is as good a coupling there."""
 FLAT = 1e-10
+"""Points off a subspace by less lie in it; the lower bound is lowered by what they are off."""
 
 
 class Bounds(NamedTuple):

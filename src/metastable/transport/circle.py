@@ -25,7 +25,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import optimize
 
 from metastable.errors import InvalidInput
 from metastable.transport.certificate import certified_lower_bound
@@ -45,7 +44,9 @@ from metastable.transport.shift import (
 )
 
 RELATIVE_GAP = 1e-11
+"""Lower and upper value that agree to this are one: rounding of sums over 1e6 tokens stays below it."""
 ARCS = 2000
+"""Arcs of equal mass into which a measure too large for the linear program is gathered for its bracket."""
 
 
 def circle(pair: Pair, metric: str, p: float, *, max_pairs: int = MAX_PAIRS) -> Distance:
@@ -114,12 +115,13 @@ def convex_below(p: float) -> ShiftCost:
     """The largest convex function below (2 sin(t/2))^p on [0, pi]: the cost up to t_1, then a line to (pi, 2^p)."""
     if p == 1:
         return ShiftCost(CONVEXIFIED, p, 0.0, 0.0, 2 / math.pi)
+    from scipy.optimize import brentq
 
     def tangency(t: float) -> float:
         side = 2 * math.sin(t / 2)
         return side**p + p * side ** (p - 1) * math.cos(t / 2) * (math.pi - t) - 2**p
 
-    cut = optimize.brentq(tangency, 1e-12, inflection(p), xtol=1e-15)
+    cut = brentq(tangency, 1e-12, inflection(p), xtol=1e-15)
     # A slope rounded down keeps the function below the cost.
     value = (2 * math.sin(cut / 2)) ** p
     return ShiftCost(CONVEXIFIED, p, cut, value, (2**p - value) / (math.pi - cut))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 
 import numpy as np
-import ot
 
 from metastable.errors import InvalidInput, SolveError
 from metastable.transport.distance import Distance
@@ -38,6 +37,8 @@ def transport_cost(pair: Pair, cost: np.ndarray) -> float:
     Tokens in geometric order (sorted along the circle, say) make the network simplex 5 to 100 times slower than the
     same tokens shuffled: its pivots then build long thin trees. So they are shuffled, with a fixed seed.
     """
+    import ot  # a second to import, and most distances need no linear program
+
     generator = np.random.default_rng(0)
     rows, columns = generator.permutation(len(pair.a)), generator.permutation(len(pair.b))
     cost = cost[rows[:, None], columns]

@@ -12,6 +12,7 @@ from metastable.errors import InvalidInput
 from metastable.measure import Measure, as_measure
 
 TOTAL_RTOL = 1e-6
+"""Total masses that differ by less are equal: float32 masses sum to their total to about 1e-7."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,9 +23,13 @@ from jaxtyping import Float
 from metastable.errors import SolveError
 
 SAMPLE = 2048
+"""Tokens of the first sample; its weights start a sample eight times as large, and so on up to all tokens."""
 SURPLUS_TOLERANCE = 1e-14
+"""Mass that an atom may have too much or too little: the rounding of sums of masses that total one."""
 CERTIFIED_GAP = 1e-11
-CRUMB = 4e-16
+"""Largest gap between the primal and the dual value, relative to the largest cost, that counts as proof."""
+LEAST_MASS = 4e-16
+"""Two units of rounding of the total mass: less is no mass of its own and moves with the rest of its token."""
 
 
 def semidiscrete_cost(
@@ -75,7 +79,7 @@ def _augment(cost: np.ndarray, a: np.ndarray, b: np.ndarray, weights: np.ndarray
         total = surplus[p] + term
         lost[p] = (total - surplus[p]) - term
         surplus[p] = total
-        if a[i] > CRUMB:
+        if a[i] > LEAST_MASS:
             for q in range(k):
                 if q != p:
                     heaps[p * k + q].append((cost[i, q] - cost[i, p], i))
@@ -139,7 +143,7 @@ def _augment(cost: np.ndarray, a: np.ndarray, b: np.ndarray, weights: np.ndarray
                     if r != q:
                         heapq.heappush(heaps[q * k + r], (cost[i, r] - cost[i, q], i))
             # A remainder below the rounding of the surplus goes along: moving it alone would make no progress.
-            moved = plan[i, p] if plan[i, p] - amount <= CRUMB else amount
+            moved = plan[i, p] if plan[i, p] - amount <= LEAST_MASS else amount
             plan[i, p] -= moved
             plan[i, q] += moved
             q = p

@@ -11,6 +11,7 @@ from metastable.transport.pair import Pair
 from metastable.transport.shift import GEODESIC, ShiftCost, best_shift, quantiles
 
 PROJECTIONS = 128
+"""Default number of projections: a standard error of about a tenth of the spread between projections."""
 
 
 def sliced(pair: Pair, metric: str, p: float, *, projections: int = PROJECTIONS, seed: int = 0) -> Distance:
