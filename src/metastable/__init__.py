@@ -1,35 +1,41 @@
 """metastable: transformer tokens as particles on a sphere.
 
 weights -> flow -> solve -> Path -> observe / transport -> theory -> verdict, report
+
+Rooms and names are imported when they are first asked for: `import metastable` costs nothing, and a simulation
+loads only what it needs.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
 
-from metastable import observe, sphere, theory, transport
 from metastable._version import __version__
-from metastable.attention import attend
-from metastable.flows import (
-    EuclideanAttention,
-    Flow,
-    Hardmax,
-    MultiHead,
-    SelfAttention,
-    UnnormalizedAttention,
-    ZeroTemperature,
-)
-from metastable.measure import Measure
-from metastable.solve import Event, Path, load, solve
-from metastable.transport import Distance, wasserstein
-from metastable.weights import AttentionWeights, Schedule
 
-if TYPE_CHECKING:
-    from metastable import audit, encoders, meanfield
+if _typing.TYPE_CHECKING:
+    from metastable import attention, encoders, errors, flows, meanfield, observe, papers, sphere, theory, transport
+    from metastable.attention import attend
+    from metastable.audit import audit
+    from metastable.flows import (
+        Drift,
+        EuclideanAttention,
+        Flow,
+        Hardmax,
+        MultiHead,
+        SelfAttention,
+        UnnormalizedAttention,
+        ZeroTemperature,
+    )
+    from metastable.measure import Measure
     from metastable.papers import verify
+    from metastable.solve import Event, Path, load
+    from metastable.solve.solve import solve
+    from metastable.transport import Distance, wasserstein
+    from metastable.weights import AttentionWeights, Schedule
 
 __all__ = [
     "AttentionWeights",
     "Distance",
+    "Drift",
     "EuclideanAttention",
     "Event",
     "Flow",
@@ -43,11 +49,15 @@ __all__ = [
     "ZeroTemperature",
     "__version__",
     "attend",
+    "attention",
     "audit",
     "encoders",
+    "errors",
+    "flows",
     "load",
     "meanfield",
     "observe",
+    "papers",
     "solve",
     "sphere",
     "theory",
@@ -56,21 +66,29 @@ __all__ = [
     "wasserstein",
 ]
 
-_LAZY = {
-    "audit": "metastable.audit",
-    "encoders": "metastable.encoders",
-    "meanfield": "metastable.meanfield",
-    "verify": "metastable.papers",
+_HOME = {
+    "attend": "attention",
+    **dict.fromkeys(("Drift", "EuclideanAttention", "Flow", "Hardmax", "MultiHead", "SelfAttention"), "flows"),
+    **dict.fromkeys(("UnnormalizedAttention", "ZeroTemperature"), "flows"),
+    "Measure": "measure",
+    "verify": "papers",
+    **dict.fromkeys(("Event", "Path", "load"), "solve"),
+    **dict.fromkeys(("Distance", "wasserstein"), "transport"),
+    **dict.fromkeys(("AttentionWeights", "Schedule"), "weights"),
 }
+"""The room that a public name comes from; a name that is not here is a room itself."""
 
 
-def __getattr__(name: str) -> Any:
-    """Rooms that a simulation does not need are imported when they are first asked for."""
-    if name not in _LAZY:
+def __getattr__(name: str) -> object:
+    """Import a room, or a name from its room, when it is first asked for."""
+    if name not in __all__:
         raise AttributeError(f"module 'metastable' has no attribute {name!r}")
-    module = import_module(_LAZY[name])
-    return module if module.__name__ == f"metastable.{name}" else getattr(module, name)
+    if name not in _HOME:
+        return _importlib.import_module(f"metastable.{name}")
+    value = getattr(_importlib.import_module(f"metastable.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LAZY})
+    return sorted(__all__)
