@@ -19,8 +19,10 @@ import math
 import torch
 from torch import Tensor
 
-from metastable.attention.gpu.frame import Frame, frame_of
-from metastable.attention.gpu.jit import blocks, jit, tl
+from metastable.attention.gpu.coordinates import repeated
+from metastable.attention.gpu.frame import frame_of
+from metastable.attention.gpu.jit import jit, tl
+from metastable.attention.gpu.launch import blocks
 from metastable.attention.gpu.small import LEAST_BITS, attend_small
 from metastable.attention.operands import same_tensor
 from metastable.errors import InvalidInput
@@ -46,9 +48,7 @@ def moments_kernel(
     half = 3.141592653589793 / cells.to(tl.float64)
     middle = (2 * cell + 1).to(tl.float64) * half - 3.141592653589793
     last = tl.load(edge_ptr + cell + 1)
-    sums = ()
-    for _ in tl.static_range(P):
-        sums = sums + (tl.zeros((BLOCK,), tl.float64),)
+    sums = repeated(tl.zeros((BLOCK,), tl.float64), P)
     for start in range(tl.load(edge_ptr + cell) + part * BLOCK, last, PARTS * BLOCK):
         at = start + tl.arange(0, BLOCK)
         t = (tl.load(angle_ptr + at, mask=at < last, other=0.0) - middle) / half
@@ -108,5 +108,5 @@ def attend_circle_gpu(
         raise InvalidInput(f"the circle's cells need beta max|q| <= 311 on a GPU, got {reach:g}")
     points, weights = proxies(keys, mass, max(LEAST_CELLS, blocks(math.pi * reach, 2)))
     queries = queries.contiguous()
-    frame: Frame = frame_of(queries, points, points, weights, beta)
+    frame = frame_of(queries, points, points, weights, beta)
     return attend_small(queries, points, points, weights, frame, torch.float64)
