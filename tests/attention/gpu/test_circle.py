@@ -7,7 +7,7 @@ import torch
 
 from attention.gpu.problems import cloud, cuda, masses, unit
 from metastable.attention.direct.dense import attend_dense
-from metastable.attention.gpu.circle import attend_circle_gpu, proxies
+from metastable.attention.gpu.circle import LEAST_CELLS, attend_circle_gpu, cells_for, proxies
 from metastable.attention.gpu.kernels import attend_circle
 from metastable.errors import InvalidInput
 
@@ -73,3 +73,10 @@ def test_cells_refuse_what_they_cannot_without_a_card() -> None:
         attend_circle_gpu(x, x, x.clone(), m, 1.0)
     with pytest.raises(InvalidInput, match=r"beta max\|q\| <= 311 on a GPU, got 1000"):
         attend_circle_gpu(x, x, x, m, 1000.0)
+
+
+def test_cells_are_narrow_enough_for_the_interpolation() -> None:
+    """On a cell of width 2 pi / cells the weight e^{reach cos} varies by at most e^4, and no cell is in vain."""
+    assert cells_for(0.0) == cells_for(1.0) == LEAST_CELLS
+    for reach in (11.0, 64.0, 311.0):
+        assert reach * 2 * torch.pi / cells_for(reach) <= 4 < reach * 2 * torch.pi / (cells_for(reach) - 1)

@@ -35,8 +35,9 @@ def test_large_d_error_over_many_keys() -> None:
         check(attend_triton(*case, 4.0), case, 4.0, 1e-5)
 
 
-@pytest.mark.parametrize("beta", [0.0, 3.0, 1e4])
-@pytest.mark.parametrize("weight", MASSES)
+@pytest.mark.parametrize(
+    ("beta", "weight"), [(0.0, "zeros"), (3.0, "equal"), (3.0, "wide"), (1e4, "equal"), (1e4, "zeros")]
+)
 def test_large_d_without_a_card(emulated: None, beta: float, weight: str) -> None:
     for n_q, n_k, d, d_v in ((50, 145, 24, None), (129, 64, 9, 20), (3, 33, 200, None), (5, 70, 100, 128)):
         case = problem(d, n_q, n_k, d, d_v, "uniform", weight, "cpu")

@@ -66,8 +66,10 @@ def test_float32_error_does_not_grow_with_n() -> None:
     check(attend_triton(*case, 1.0), case, 1.0, 1e-6)
 
 
-@pytest.mark.parametrize("beta", [0.0, 1.0, 1e4, 1e8])
-@pytest.mark.parametrize("weight", MASSES)
+@pytest.mark.parametrize(
+    ("beta", "weight"),
+    [(0.0, "zeros"), (1.0, "equal"), (1.0, "wide"), (1e4, "equal"), (1e4, "zeros"), (1e4, "wide"), (1e8, "zeros")],
+)
 def test_small_d_without_a_card(emulated: None, beta: float, weight: str) -> None:
     """The same kernels on the CPU: registers and tensor cores, without a shift, with one, and again with maxima."""
     for n_q, n_k, d, d_v in ((50, 45, 2, None), (40, 70, 3, None), (33, 20, 5, 4), (20, 9, 8, None)):

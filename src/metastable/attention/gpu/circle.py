@@ -22,14 +22,18 @@ from torch import Tensor
 from metastable.attention.gpu.coordinates import repeated
 from metastable.attention.gpu.frame import frame_of
 from metastable.attention.gpu.jit import jit, tl
-from metastable.attention.gpu.launch import blocks
 from metastable.attention.gpu.small import LEAST_BITS, attend_small
 from metastable.attention.operands import same_tensor
 from metastable.errors import InvalidInput
 
 NODES = 16
+"""Proxies of a cell: degree 15, whose error on a cell is 1e-11 of the least weight there (see above)."""
 LEAST_CELLS = 16
+"""Cells at small beta, where no weight asks for more: a value, cos and sin of the angle, is resolved as well."""
 RELATIVE_ERROR = 1e-10
+"""What the kernel states of itself; the interpolation alone is exact to 1e-11, and tests hold it to this."""
+LONGEST_HALF_WIDTH = 2.0
+"""Half-width of a cell times beta max|q|, at most: the weight then varies by a factor of at most e^4 across it."""
 
 
 @jit
@@ -90,6 +94,11 @@ def proxies(keys: Tensor, mass: Tensor, cells: int) -> tuple[Tensor, Tensor]:
     return torch.stack([torch.cos(theta), torch.sin(theta)], dim=1), weights.reshape(-1)
 
 
+def cells_for(reach: float) -> int:
+    """Cells whose half-width is at most 2 / reach, for reach = beta max|q|."""
+    return max(LEAST_CELLS, math.ceil(math.pi * reach / LONGEST_HALF_WIDTH))
+
+
 def attend_circle_gpu(
     queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float
 ) -> tuple[Tensor, Tensor]:
@@ -106,7 +115,7 @@ def attend_circle_gpu(
     reach = beta * math.sqrt(length)
     if 2 * reach * math.log2(math.e) > -LEAST_BITS[torch.float64]:
         raise InvalidInput(f"the circle's cells need beta max|q| <= 311 on a GPU, got {reach:g}")
-    points, weights = proxies(keys, mass, max(LEAST_CELLS, blocks(math.pi * reach, 2)))
+    points, weights = proxies(keys, mass, cells_for(reach))
     queries = queries.contiguous()
     frame = frame_of(queries, points, points, weights, beta)
     return attend_small(queries, points, points, weights, frame, torch.float64)

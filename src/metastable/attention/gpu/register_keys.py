@@ -18,7 +18,7 @@ FLUSH = 256
 RESIDENT = 5
 """Programs that a multiprocessor runs at once, by their registers at d = 2."""
 ROWS_PER_LANE = {torch.float32: 8, torch.float64: 2}
-"""Query rows of one lane, which share the loads of the keys; float64 ones take twice the registers and more."""
+"""Query rows of one lane, which share the loads of the keys; in float64 they take twice the registers."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,7 @@ class RegisterKeys:
     def maximum(self, queries: Tensor) -> Tensor:
         """The true maximum of every row, in bits, rounded up to a whole number as the bound is."""
         n_q = len(queries)
+        # A row needs one register beside its query here, so that as many rows fit in float64, too.
         rows, chunk, chunks = self._grid(n_q, ROWS_PER_LANE[torch.float32])
         best = torch.empty(chunks, n_q, dtype=self.packed.dtype, device=queries.device)
         maximum_kernel[(blocks(n_q, rows), chunks)](

@@ -32,7 +32,7 @@ LARGEST_D = 8
 """Coordinates of a query, a key and the sums of a row fit the registers of a lane up to here."""
 LEAST_BITS = {torch.float32: -60.0, torch.float64: -900.0}
 """log2 of the least sum to trust: beside it, terms flushed at 2^-126 (2^-1022) are lost in the rounding."""
-FREE_D = 2
+REGISTER_D = 2
 """Largest d and d_v where registers keep up with the exponentials if masses are equal, measured on an H200."""
 
 
@@ -104,7 +104,7 @@ def packing_of(keys: Tensor, values: Tensor, mass: Tensor, frame: Frame, precisi
 
 def fastest_kernels(packing: Packing) -> type[PackedKeys]:
     """Tensor cores in float32 where they pay and their float16 pairs hold the exponents, else registers."""
-    dear = max(packing.keys.shape[1], packing.values.shape[1]) > FREE_D or not packing.frame.equal
+    dear = max(packing.keys.shape[1], packing.values.shape[1]) > REGISTER_D or not packing.frame.equal
     single = packing.precision == torch.float32
     return TensorCoreKeys if single and dear and packing.frame.reach <= REACH else RegisterKeys
 
