@@ -26,9 +26,9 @@ from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from metastable.attention.direct.dense import attend_dense
+from metastable.attention.gpu.instructions import exp2_special
 from metastable.attention.gpu.jit import jit, tl
 from metastable.attention.gpu.kernels import GPU_KERNELS, attend_batch, gpu_available
-from metastable.attention.gpu.lanes import exp2_special
 from metastable.errors import NotDefined
 
 

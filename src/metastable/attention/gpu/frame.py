@@ -15,7 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.gpu.jit import blocks, jit, tl
+from metastable.attention.gpu.jit import jit, tl
+from metastable.attention.gpu.launch import blocks, power_of_two
 from metastable.attention.operands import same_tensor
 
 SCALE, RADIUS, LOG_MASS, INVERSE_MASS, CENTRE = 0, 1, 2, 3, 4
@@ -53,6 +54,39 @@ class Frame:
     def centres(self, d: int) -> tuple[Tensor, Tensor]:
         """(c, c_v) on the device, for keys of dimension d."""
         return self.numbers[CENTRE : CENTRE + d], self.numbers[CENTRE + d :]
+
+
+@jit
+def scale_of(frame_ptr: tl.tensor) -> tl.tensor:
+    """beta log2(e) on the device."""
+    return tl.load(frame_ptr)
+
+
+@jit
+def key_radius(frame_ptr: tl.tensor) -> tl.tensor:
+    """max|k - c| on the device, rounded up."""
+    return tl.load(frame_ptr + 1)
+
+
+@jit
+def inverse_mass(frame_ptr: tl.tensor) -> tl.tensor:
+    """One over the largest mass on the device."""
+    return tl.load(frame_ptr + 3)
+
+
+@jit
+def centre_at(frame_ptr: tl.tensor, place: tl.tensor) -> tl.tensor:
+    """Where coordinates of (c, c_v) stand on the device."""
+    return frame_ptr + 4 + place
+
+
+@jit
+def log_partition(
+    frame_ptr: tl.tensor, centre_score: tl.tensor, shift: tl.tensor, sum_bits: tl.tensor
+) -> tl.tensor:
+    """log Z = beta <q, c> + ln 2 (shift + log2 S) + log of the largest mass; `centre_score` is <q, c>."""
+    bits = scale_of(frame_ptr) * centre_score + shift + sum_bits
+    return 0.6931471805599453 * bits + tl.load(frame_ptr + 2)
 
 
 @jit
@@ -187,7 +221,7 @@ def _extent(
 ) -> None:
     """What is known of the keys (and queries), or of values, whose centre goes `after` the keys'."""
     n, d = x.shape
-    width = min(64, 1 << (d - 1).bit_length())
+    width = min(64, power_of_two(d))
     rows = 1024 // width
     parts = torch.empty(PARTS, d, dtype=torch.float64, device=x.device)
     part_kernel[(PARTS, blocks(d, width))](

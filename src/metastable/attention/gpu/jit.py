@@ -7,7 +7,6 @@ here; without Triton a kernel stays an ordinary function that nobody calls, beca
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 try:
@@ -17,7 +16,6 @@ try:
     jit: Any = triton.jit
     HAS_TRITON = True
 except ImportError:
-    triton = None
     tl: Any = None  # type: ignore[no-redef]
     HAS_TRITON = False
 
@@ -26,9 +24,4 @@ except ImportError:
         return kernel
 
 
-def blocks(length: float, block: int) -> int:
-    """How many blocks of a given size cover a length."""
-    return math.ceil(length / block)
-
-
-__all__ = ["HAS_TRITON", "blocks", "jit", "tl"]
+__all__ = ["HAS_TRITON", "jit", "tl"]

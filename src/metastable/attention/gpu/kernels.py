@@ -27,9 +27,9 @@ from metastable.attention.gpu.frame import frame_of
 from metastable.attention.gpu.jit import HAS_TRITON
 from metastable.attention.gpu.large import LARGEST_D as LARGEST_FUSED_D
 from metastable.attention.gpu.large import LARGEST_SAME_D, attend_large
+from metastable.attention.gpu.matrix_library import attend_by_library
 from metastable.attention.gpu.small import LARGEST_D as LARGEST_SMALL_D
 from metastable.attention.gpu.small import attend_small
-from metastable.attention.gpu.tiled import attend_tiled
 from metastable.attention.operands import same_tensor
 from metastable.errors import InvalidInput, MissingExtra
 
@@ -191,7 +191,7 @@ def _attend(
         return attend_small(queries, keys, values, mass, frame, precision)
     if precision == torch.float32 and widest <= (LARGEST_SAME_D if same else LARGEST_FUSED_D):
         return attend_large(queries, keys, values, mass, frame)
-    return attend_tiled(queries, keys, values, mass, frame, precision)
+    return attend_by_library(queries, keys, values, mass, frame, precision)
 
 
 def _flash(

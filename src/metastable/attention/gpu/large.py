@@ -1,23 +1,17 @@
-"""Fused attention on tensor cores at float32 accuracy for 8 < d <= 256: float16 pairs, online softmax.
+"""Fused attention on the GPU at float32 accuracy for 8 < d <= 256: float16 pairs, blocks and chunks, the merge."""
 
-Scores and values are products of float16 pairs (`half_split`), three tensor-core products each. The softmax runs
-online over blocks of keys with the running maximum of every row, so every beta is safe. Each block's value product
-starts from zero and is added to the running sum by an ordinary float32 addition: tensor cores truncate when they
-accumulate, and over 1e5 keys that bias alone would cost four digits. At d = 256 columns are taken 64 at a time, so
-that these products fit the registers beside the sums.
-"""
-
-# mypy: disable-error-code="assignment, attr-defined"
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
 from metastable.attention.gpu.frame import Frame
-from metastable.attention.gpu.half_split import split
-from metastable.attention.gpu.jit import blocks, jit, tl
+from metastable.attention.gpu.half_pairs import split
+from metastable.attention.gpu.large_kernels import fused_kernel, merge_kernel
+from metastable.attention.gpu.launch import blocks, chunks_of_blocks, multiprocessors, power_of_two
 
 LARGEST_D = 128
+"""Largest d and d_v where the values are not the keys."""
 LARGEST_SAME_D = 256
 """Largest d where the values are the keys: separate ones do not fit the shared memory of an H200 beyond 128."""
 BLOCKS = {
@@ -30,204 +24,12 @@ BLOCKS = {
 """(columns of one product, rows, keys, pipeline stages) of a program by padded dimension, measured on an H200."""
 
 
-@jit
-def load_block(
-    pointer: tl.tensor,
-    start: tl.tensor,
-    n_k: tl.tensor,
-    W: tl.constexpr,
-    H: tl.constexpr,
-    BN: tl.constexpr,
-    MASKED: tl.constexpr,
-) -> tl.tuple:
-    """Rows start..start+BN of a (n_k, W) matrix, zeros beyond its end, as W / H blocks of H columns."""
-    at = start + tl.arange(0, BN)
-    pointers = pointer + at.to(tl.int64)[:, None] * W + tl.arange(0, H)[None, :]
-    parts = ()
-    for part in tl.static_range(W // H):
-        if MASKED:
-            parts = parts + (tl.load(pointers + part * H, mask=(at < n_k)[:, None], other=0.0),)
-        else:
-            parts = parts + (tl.load(pointers + part * H),)
-    return parts
-
-
-@jit
-def add_block(
-    state: tl.tuple,
-    q_hi: tl.tuple,
-    q_lo: tl.tuple,
-    scale: tl.tensor,
-    k_hi_ptr: tl.tensor,
-    k_lo_ptr: tl.tensor,
-    v_hi_ptr: tl.tensor,
-    v_lo_ptr: tl.tensor,
-    log_mass_ptr: tl.tensor,
-    start: tl.tensor,
-    n_k: tl.tensor,
-    D: tl.constexpr,
-    H: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-    SAME: tl.constexpr,
-    WEIGHTED: tl.constexpr,
-    MASKED: tl.constexpr,
-) -> tl.tuple:
-    """The online softmax state (parts of A, S, maximum) with one more block of keys."""
-    acc, total, top = state
-    k_hi = load_block(k_hi_ptr, start, n_k, D, H, BN, MASKED)
-    k_lo = load_block(k_lo_ptr, start, n_k, D, H, BN, MASKED)
-    # The small terms come first: tensor cores truncate to the size that the sum has by then.
-    scores = tl.zeros((BM, BN), tl.float32)
-    for part in tl.static_range(D // H):
-        scores = tl.dot(q_lo[part], k_hi[part].T, scores)
-        scores = tl.dot(q_hi[part], k_lo[part].T, scores)
-    for part in tl.static_range(D // H):
-        scores = tl.dot(q_hi[part], k_hi[part].T, scores)
-    at = start + tl.arange(0, BN)
-    if WEIGHTED:
-        if MASKED:
-            log_mass = tl.load(log_mass_ptr + at, mask=at < n_k, other=-float("inf"))
-        else:
-            log_mass = tl.load(log_mass_ptr + at)
-        scores = scores * scale + log_mass[None, :]
-        new_top = tl.maximum(top, tl.max(scores, axis=1))
-        p = tl.exp2(scores - new_top[:, None])
-    else:
-        seen = scores
-        if MASKED:
-            seen = tl.where((at < n_k)[None, :], scores, -float("inf"))
-        new_top = tl.maximum(top, tl.max(seen, axis=1) * scale)
-        p = tl.exp2(scores * scale - new_top[:, None])
-        if MASKED:
-            p = tl.where((at < n_k)[None, :], p, 0.0)
-    fade = tl.exp2(top - new_top)
-    total = total * fade + tl.sum(p, axis=1)
-    p_hi = p.to(tl.float16)
-    p_lo = (p - p_hi.to(tl.float32)).to(tl.float16)
-    if SAME:
-        v_hi = k_hi
-        v_lo = k_lo
-    else:
-        v_hi = load_block(v_hi_ptr, start, n_k, D, H, BN, MASKED)
-        v_lo = load_block(v_lo_ptr, start, n_k, D, H, BN, MASKED)
-    new = ()
-    for part in tl.static_range(D // H):
-        product = tl.dot(p_lo, v_hi[part])
-        product = tl.dot(p_hi, v_lo[part], product)
-        product = tl.dot(p_hi, v_hi[part], product)
-        new = new + (acc[part] * fade[:, None] + product,)
-    return new, total, new_top
-
-
-@jit
-def fused_kernel(
-    q_hi_ptr: tl.tensor,
-    q_lo_ptr: tl.tensor,
-    scale: tl.tensor,
-    k_hi_ptr: tl.tensor,
-    k_lo_ptr: tl.tensor,
-    v_hi_ptr: tl.tensor,
-    v_lo_ptr: tl.tensor,
-    log_mass_ptr: tl.tensor,
-    acc_ptr: tl.tensor,
-    total_ptr: tl.tensor,
-    top_ptr: tl.tensor,
-    n_q: tl.tensor,
-    n_k: tl.tensor,
-    chunk: tl.tensor,
-    D: tl.constexpr,
-    H: tl.constexpr,
-    SAME: tl.constexpr,
-    WEIGHTED: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-) -> None:
-    """A (unnormalised mean), S and maximum of BM rows over one chunk of keys; all matrices are D wide."""
-    rows = tl.program_id(0) * BM + tl.arange(0, BM)
-    inside = rows < n_q
-    q_hi = load_block(q_hi_ptr, tl.program_id(0) * BM, n_q, D, H, BM, True)
-    q_lo = load_block(q_lo_ptr, tl.program_id(0) * BM, n_q, D, H, BM, True)
-    zeros = ()
-    for _ in tl.static_range(D // H):
-        zeros = zeros + (tl.zeros((BM, H), tl.float32),)
-    # The first maximum is finite, so that a block whose keys all have mass zero makes no NaN.
-    state = (zeros, tl.zeros((BM,), tl.float32), tl.full((BM,), -1.0e38, tl.float32))
-    first = tl.program_id(1) * chunk
-    last = tl.minimum(first + chunk, n_k)
-    full = first + (last - first) // BN * BN
-    for start in range(first, full, BN):
-        state = add_block(
-            state, q_hi, q_lo, scale, k_hi_ptr, k_lo_ptr, v_hi_ptr, v_lo_ptr, log_mass_ptr, start, n_k,
-            D, H, BM, BN, SAME, WEIGHTED, False,
-        )  # fmt: skip
-    if full < last:
-        state = add_block(
-            state, q_hi, q_lo, scale, k_hi_ptr, k_lo_ptr, v_hi_ptr, v_lo_ptr, log_mass_ptr, full, n_k,
-            D, H, BM, BN, SAME, WEIGHTED, True,
-        )  # fmt: skip
-    acc, total, top = state
-    place = tl.program_id(1).to(tl.int64) * n_q + rows
-    for part in tl.static_range(D // H):
-        columns = part * H + tl.arange(0, H)
-        tl.store(acc_ptr + place[:, None] * D + columns[None, :], acc[part], mask=inside[:, None])
-    tl.store(total_ptr + place, total, mask=inside)
-    tl.store(top_ptr + place, top, mask=inside)
-
-
-@jit
-def merge_kernel(
-    acc_ptr: tl.tensor,
-    total_ptr: tl.tensor,
-    top_ptr: tl.tensor,
-    q_ptr: tl.tensor,
-    frame_ptr: tl.tensor,
-    mean_ptr: tl.tensor,
-    log_ptr: tl.tensor,
-    n_q: tl.tensor,
-    d: tl.tensor,
-    d_v: tl.tensor,
-    chunks: tl.tensor,
-    unit: tl.tensor,
-    D: tl.constexpr,
-    DV: tl.constexpr,
-    ROWS: tl.constexpr,
-) -> None:
-    """mean = c_v + unit A/S and log Z = beta <q, c> + ln 2 (top + log2 S) + log of the largest mass."""
-    rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    inside = rows < n_q
-    column, wide = tl.arange(0, D), tl.arange(0, DV)
-    top = tl.full((ROWS,), -float("inf"), tl.float32)
-    for s in range(0, chunks):
-        top = tl.maximum(top, tl.load(top_ptr + s.to(tl.int64) * n_q + rows, mask=inside, other=0.0))
-    total = tl.zeros((ROWS,), tl.float64)
-    acc = tl.zeros((ROWS, DV), tl.float64)
-    for s in range(0, chunks):
-        place = s.to(tl.int64) * n_q + rows
-        fade = tl.exp2(tl.load(top_ptr + place, mask=inside, other=0.0) - top)
-        total += (tl.load(total_ptr + place, mask=inside, other=1.0) * fade).to(tl.float64)
-        part = tl.load(acc_ptr + place[:, None] * DV + wide[None, :], mask=inside[:, None], other=0.0)
-        acc += (part * fade[:, None]).to(tl.float64)
-    centre = tl.load(frame_ptr + 4 + d + wide, mask=wide < d_v, other=0.0)
-    mean = centre[None, :] + acc / total[:, None] * unit
-    tl.store(mean_ptr + rows[:, None] * d_v + wide[None, :], mean, mask=inside[:, None] & (wide < d_v)[None, :])
-    seen = inside[:, None] & (column < d)[None, :]
-    q = tl.load(q_ptr + rows[:, None] * d + column[None, :], mask=seen, other=0.0).to(tl.float64)
-    key_centre = tl.load(frame_ptr + 4 + column, mask=column < d, other=0.0)
-    score = tl.load(frame_ptr) * tl.sum(q * key_centre[None, :], axis=1)
-    bits = score + top.to(tl.float64) + tl.log(total) * 1.4426950408889634
-    tl.store(log_ptr + rows, 0.6931471805599453 * bits + tl.load(frame_ptr + 2), mask=inside)
-
-
 def attend_large(
     queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, frame: Frame
 ) -> tuple[Tensor, Tensor]:
     """(mean, log Z) at float32 accuracy, in the queries' dtype, for d, d_v <= 128, or 256 if values are keys."""
     (n_q, d), n_k, d_v, device = queries.shape, len(keys), values.shape[1], queries.device
-    width = max(16, 1 << (max(d, d_v) - 1).bit_length())
-    part, block_rows, block_keys, stages = BLOCKS[width]
-    if width == 128 and not frame.same:
-        stages = 2  # values of their own take as much shared memory again
+    width, part, block_rows, block_keys, stages = fused_blocks(max(d, d_v), frame.same)
     centre, value_centre = frame.centres(d)
     q_hi, q_lo, q_unit = split(queries, None, frame.length, width)
     k_hi, k_lo, k_unit = split(keys, centre, frame.radius, width)
@@ -238,10 +40,7 @@ def attend_large(
     if not frame.equal:
         log_mass = torch.log2(mass.to(torch.float64) / mass.max()).to(torch.float32)
     row_blocks = blocks(n_q, block_rows)
-    wanted = 8 * torch.cuda.get_device_properties(device).multi_processor_count
-    chunks = max(1, min(wanted // row_blocks, blocks(n_k, 8 * block_keys)))
-    chunk = blocks(blocks(n_k, chunks), block_keys) * block_keys
-    chunks = blocks(n_k, chunk)
+    chunk, chunks = chunks_of_blocks(row_blocks, n_k, block_keys, multiprocessors(device))
     acc = torch.empty(chunks, n_q, width, dtype=torch.float32, device=device)
     total = torch.empty(chunks, n_q, dtype=torch.float32, device=device)
     top = torch.empty(chunks, n_q, dtype=torch.float32, device=device)
@@ -289,3 +88,12 @@ def attend_large(
         ROWS=16,
     )
     return mean, log_partition
+
+
+def fused_blocks(widest: int, same: bool) -> tuple[int, int, int, int, int]:
+    """(padded dimension, columns of one product, rows, keys, pipeline stages) of a program."""
+    width = max(16, power_of_two(widest))
+    part, block_rows, block_keys, stages = BLOCKS[width]
+    if width == 128 and not same:
+        stages = 2  # values of their own take as much shared memory again
+    return width, part, block_rows, block_keys, stages

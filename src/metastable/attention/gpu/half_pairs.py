@@ -15,9 +15,18 @@ import math
 import torch
 from torch import Tensor
 
-from metastable.attention.gpu.jit import blocks, jit, tl
+from metastable.attention.gpu.jit import jit, tl
+from metastable.attention.gpu.launch import blocks, power_of_two
 
 TOP = 10
+"""Split numbers lie below 2^TOP: float16 ends at 2^16, and the lower halves, down to 2^-24, keep their bits."""
+
+
+@jit
+def half_pair(x: tl.tensor) -> tl.tuple:
+    """(hi, lo) in float16 with hi + lo = x to 2^-23, for |x| < 2^15 in float32 or float64."""
+    hi = x.to(tl.float32).to(tl.float16)
+    return hi, (x - hi.to(x.dtype)).to(tl.float32).to(tl.float16)
 
 
 @jit
@@ -42,8 +51,7 @@ def split_kernel(
     if CENTRED:
         x -= tl.load(centre_ptr + columns, mask=columns < d, other=0.0)[None, :]
     x *= factor
-    hi = x.to(tl.float32).to(tl.float16)
-    lo = (x - hi.to(tl.float64)).to(tl.float32).to(tl.float16)
+    hi, lo = half_pair(x)
     place = rows[:, None] * stride + columns[None, :]
     there = (rows < n)[:, None] & (columns < stride)[None, :]
     tl.store(hi_ptr + place, tl.where(seen, hi, 0.0), mask=there)
@@ -59,7 +67,7 @@ def split(x: Tensor, centre: Tensor | None, size: float, width: int) -> tuple[Te
     unit = 2.0 ** max(-120, min(120, math.frexp(size)[1] - TOP))
     hi = torch.empty(n, width, dtype=torch.float16, device=x.device)
     lo = torch.empty_like(hi)
-    block = min(128, 1 << (width - 1).bit_length())
+    block = min(128, power_of_two(width))
     split_kernel[(blocks(n, 32), blocks(width, block))](
         x,
         x if centre is None else centre,

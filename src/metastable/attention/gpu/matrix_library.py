@@ -5,7 +5,7 @@ running maximum of every row and writes the weights, and a second library produc
 
     top' = max(top, max_j x_ij),   P_ij = 2^{x_ij - top'},   A' = 2^{top - top'} A + P V,   S' likewise with V = 1
 
-In float32 accuracy the products run on tensor cores as float16 pairs (`gpu.half_split`); in float64 they are plain.
+In float32 accuracy the products run on tensor cores as float16 pairs (`half_pairs`); in float64 they are plain.
 Tiles are large enough that the launches do not count, and short enough in keys that the truncating accumulation of
 the tensor cores keeps its bias below 1e-5 of the largest value.
 """
@@ -19,12 +19,15 @@ import torch
 from torch import Tensor
 
 from metastable.attention.gpu.frame import LOG_MASS, SCALE, Frame
-from metastable.attention.gpu.half_split import split
-from metastable.attention.gpu.jit import blocks, jit, tl
-from metastable.attention.gpu.lanes import exp2_fused64
+from metastable.attention.gpu.half_pairs import half_pair, split
+from metastable.attention.gpu.instructions import exp2_fused64
+from metastable.attention.gpu.jit import jit, tl
+from metastable.attention.gpu.launch import blocks, power_of_two
 
 TILE_KEYS = 4096
+"""Keys of a tile: one program reads a whole row of it, and the tensor cores' bias over it stays below 1e-5."""
 TILE_ROWS = {torch.float32: 16384, torch.float64: 8192}
+"""Queries of a tile: scores and weights take 0.5 GiB, however many tokens there are."""
 
 
 @jit
@@ -68,12 +71,12 @@ def weights_kernel(
     if DOUBLE:
         tl.store(out_ptr + row * count + at, p, mask=inside)
     else:
-        hi = p.to(tl.float16)
+        hi, lo = half_pair(p)
         tl.store(out_ptr + row * 2 * count + at, hi, mask=inside)
-        tl.store(out_ptr + row * 2 * count + count + at, (p - hi.to(tl.float32)).to(tl.float16), mask=inside)
+        tl.store(out_ptr + row * 2 * count + count + at, lo, mask=inside)
 
 
-def attend_tiled(
+def attend_by_library(
     queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, frame: Frame, precision: torch.dtype
 ) -> tuple[Tensor, Tensor]:
     """(mean, log Z) on CUDA for any d, accurate to `precision` (float32 or float64), in the queries' dtype."""
@@ -105,7 +108,7 @@ def attend_tiled(
                 weights,
                 count,
                 products.value_width,
-                BLOCK=max(16, 1 << (count - 1).bit_length()),
+                BLOCK=max(16, power_of_two(count)),
                 DOUBLE=precision == torch.float64,
                 num_warps=8,
             )

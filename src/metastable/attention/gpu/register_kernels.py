@@ -13,77 +13,10 @@ replacing one in 8 or 16 of them by a polynomial was slower: the multiply-adds h
 # Kernels grow tuples of registers at compile time, and their branches are compiled, not chosen: neither tool knows.
 from __future__ import annotations
 
+from metastable.attention.gpu.coordinates import add_multiple, add_products, repeated
+from metastable.attention.gpu.frame import centre_at, inverse_mass, key_radius, scale_of
+from metastable.attention.gpu.instructions import exp2_weight, load_numbers
 from metastable.attention.gpu.jit import jit, tl
-
-
-@jit
-def exp2_special(x: tl.tensor) -> tl.tensor:
-    """2^x in float32 on the special-function unit, results below 2^-126 flushed to zero."""
-    return tl.inline_asm_elementwise(
-        "ex2.approx.ftz.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
-    )
-
-
-@jit
-def exp2_fused64(x: tl.tensor) -> tl.tensor:
-    """2^x in float64 by multiply-adds (relative error 3e-16): x = whole + f, |f| <= 1/2, degree 11 in f."""
-    x = tl.maximum(x, -1022.0)
-    shifted = x + 6755399441055744.0  # 1.5 * 2^52: the low bits of the sum hold the nearest integer
-    f = x - (shifted - 6755399441055744.0)
-    p = f * 4.4558179083360645e-10 + 7.074194297288521e-09
-    p = p * f + 1.0178057087733941e-07
-    p = p * f + 1.3215432535912375e-06
-    p = p * f + 1.5252733841556773e-05
-    p = p * f + 0.00015403530463724353
-    p = p * f + 0.001333355814640647
-    p = p * f + 0.009618129107587256
-    p = p * f + 0.055504108664821625
-    p = p * f + 0.24022650695910158
-    p = p * f + 0.6931471805599453
-    p = p * f + 1.0
-    bits = p.to(tl.int64, bitcast=True) + (shifted.to(tl.int64, bitcast=True) << 52)
-    return bits.to(tl.float64, bitcast=True)
-
-
-@jit
-def load_row(pointer: tl.tensor, WIDTH: tl.constexpr, DOUBLE: tl.constexpr) -> tl.tuple:
-    """One packed key as a tuple of scalars, in loads of 16 bytes that all lanes share."""
-    row = ()
-    if DOUBLE:
-        for _ in tl.static_range(WIDTH // 2):
-            a, b = tl.inline_asm_elementwise(
-                "ld.global.nc.v2.f64 {$0, $1}, [$2];",
-                "=d,=d,l",
-                [pointer],
-                dtype=(tl.float64, tl.float64),
-                is_pure=True,
-                pack=1,
-            )
-            row = row + (a, b)
-            pointer += 2
-    elif WIDTH == 2:
-        a, b = tl.inline_asm_elementwise(
-            "ld.global.nc.v2.f32 {$0, $1}, [$2];",
-            "=f,=f,l",
-            [pointer],
-            dtype=(tl.float32, tl.float32),
-            is_pure=True,
-            pack=1,
-        )
-        row = (a, b)
-    else:
-        for _ in tl.static_range(WIDTH // 4):
-            a, b, c, d = tl.inline_asm_elementwise(
-                "ld.global.nc.v4.f32 {$0, $1, $2, $3}, [$4];",
-                "=f,=f,=f,=f,l",
-                [pointer],
-                dtype=(tl.float32, tl.float32, tl.float32, tl.float32),
-                is_pure=True,
-                pack=1,
-            )
-            row = row + (a, b, c, d)
-            pointer += 4
-    return row
 
 
 @jit
@@ -110,30 +43,25 @@ def add_pair(
     D: tl.constexpr,
     DV: tl.constexpr,
     SEPARATE: tl.constexpr,
-    WEIGHTS: tl.constexpr,
-    SHIFT: tl.constexpr,
+    IN_VALUES: tl.constexpr,
+    AS_LOG: tl.constexpr,
+    SHIFTED: tl.constexpr,
     DOUBLE: tl.constexpr,
 ) -> tl.tuple:
     """The sums (A, S) with one more key."""
     VALUE: tl.constexpr = D if SEPARATE else 0
     MASS: tl.constexpr = D + (DV if SEPARATE else 0)
     # Without a shift the first product has no addend: one operand less to read, and registers are the limit here.
-    if SHIFT == 0:
-        x = q[0] * row[0]
-    else:
+    if SHIFTED:
         x = q[0] * row[0] + minus_shift
-    for c in tl.static_range(1, D):
-        x = q[c] * row[c] + x
-    if WEIGHTS == 2:
-        x += row[MASS]
-    if DOUBLE:
-        weight = exp2_fused64(x)
     else:
-        weight = exp2_special(x)
-    new = ()
-    for c in tl.static_range(DV):
-        new = new + (weight * row[VALUE + c] + sums[c],)
-    if WEIGHTS == 1:
+        x = q[0] * row[0]
+    x = add_products(x, q, row, 0, D)
+    if AS_LOG:
+        x += row[MASS]
+    weight = exp2_weight(x, DOUBLE)
+    new = add_multiple(weight, row, VALUE, sums, DV)
+    if IN_VALUES:
         new = new + (weight * row[MASS] + sums[DV],)
     else:
         new = new + (sums[DV] + weight,)
@@ -154,8 +82,10 @@ def sums_kernel(
     DV: tl.constexpr,
     WIDTH: tl.constexpr,
     SEPARATE: tl.constexpr,
-    WEIGHTS: tl.constexpr,
-    SHIFT: tl.constexpr,
+    IN_VALUES: tl.constexpr,
+    AS_LOG: tl.constexpr,
+    SHIFTED: tl.constexpr,
+    GIVEN: tl.constexpr,
     DOUBLE: tl.constexpr,
     ROWS: tl.constexpr,
     UNROLL: tl.constexpr,
@@ -163,50 +93,44 @@ def sums_kernel(
 ) -> None:
     """Partial sums over one chunk of keys: out[chunk, 0:DV] = A, out[chunk, DV] = S.
 
-    SHIFT 0: none; 1: the bound, written by the programs of the first chunk; 2: given.
+    A shift is GIVEN, or it is the bound, which the programs of the first chunk write.
     """
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = rows < n_q
-    q = load_queries(q_ptr, rows, inside, tl.load(frame_ptr), D, DOUBLE)
-    if SHIFT == 2:
-        shift = tl.load(shift_ptr + rows, mask=inside, other=0.0)
-    elif SHIFT == 1:
-        square = q[0] * q[0]
-        for c in tl.static_range(1, D):
-            square = square + q[c] * q[c]
-        # A whole number of bits: scores that are exact in float32 stay exact after the shift.
-        shift = tl.ceil(tl.sqrt(square.to(tl.float64)) * tl.load(frame_ptr + 1))
-        if not DOUBLE:
-            shift = shift.to(tl.float32)
-        if tl.program_id(1) == 0:
-            tl.store(shift_ptr + rows, shift, mask=inside)
+    q = load_queries(q_ptr, rows, inside, scale_of(frame_ptr), D, DOUBLE)
     if DOUBLE:
         zero = tl.zeros((ROWS,), tl.float64)
     else:
         zero = tl.zeros((ROWS,), tl.float32)
-    if SHIFT == 0:
-        shift = zero
-    sums = ()
-    for _ in tl.static_range(DV + 1):
-        sums = sums + (zero,)
+    shift = zero
+    if GIVEN:
+        shift = tl.load(shift_ptr + rows, mask=inside, other=0.0)
+    elif SHIFTED:
+        square = add_products(q[0] * q[0], q, q, 0, D)
+        # A whole number of bits: scores that are exact in float32 stay exact after the shift.
+        shift = tl.ceil(tl.sqrt(square.to(tl.float64)) * key_radius(frame_ptr))
+        if not DOUBLE:
+            shift = shift.to(tl.float32)
+        if tl.program_id(1) == 0:
+            tl.store(shift_ptr + rows, shift, mask=inside)
+    zeros = repeated(zero, DV + 1)
+    sums = zeros
     length = tl.minimum(n_k - tl.program_id(1) * chunk, chunk)
     key_ptr += tl.program_id(1).to(tl.int64) * chunk * WIDTH
     unrolled = length // UNROLL * UNROLL
     for start in range(0, unrolled, FLUSH):
-        part = ()
-        for _ in tl.static_range(DV + 1):
-            part = part + (zero,)
+        part = zeros
         for j in range(start, tl.minimum(start + FLUSH, unrolled), UNROLL):
             for u in tl.static_range(UNROLL):
-                row = load_row(key_ptr + (j + u) * WIDTH, WIDTH, DOUBLE)
-                part = add_pair(q, -shift, row, part, D, DV, SEPARATE, WEIGHTS, SHIFT, DOUBLE)
+                row = load_numbers(key_ptr + (j + u) * WIDTH, WIDTH)
+                part = add_pair(q, -shift, row, part, D, DV, SEPARATE, IN_VALUES, AS_LOG, SHIFTED, DOUBLE)
         new = ()
         for c in tl.static_range(DV + 1):
             new = new + (sums[c] + part[c],)
         sums = new
     for j in range(unrolled, length):
-        row = load_row(key_ptr + j * WIDTH, WIDTH, DOUBLE)
-        sums = add_pair(q, -shift, row, sums, D, DV, SEPARATE, WEIGHTS, SHIFT, DOUBLE)
+        row = load_numbers(key_ptr + j * WIDTH, WIDTH)
+        sums = add_pair(q, -shift, row, sums, D, DV, SEPARATE, IN_VALUES, AS_LOG, SHIFTED, DOUBLE)
     for c in tl.static_range(DV + 1):
         offset = (tl.program_id(1).to(tl.int64) * (DV + 1) + c) * n_q
         tl.store(out_ptr + offset + rows, sums[c], mask=inside)
@@ -224,23 +148,21 @@ def maximum_kernel(
     D: tl.constexpr,
     MASS: tl.constexpr,
     WIDTH: tl.constexpr,
-    LOG_MASS: tl.constexpr,
+    AS_LOG: tl.constexpr,
     DOUBLE: tl.constexpr,
     ROWS: tl.constexpr,
 ) -> None:
     """out[chunk, i] = max_j beta log2(e) <q_i, k_j> + log2 m_j over one chunk of keys."""
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = rows < n_q
-    q = load_queries(q_ptr, rows, inside, tl.load(frame_ptr), D, DOUBLE)
+    q = load_queries(q_ptr, rows, inside, scale_of(frame_ptr), D, DOUBLE)
     best = q[0] * 0.0 - float("inf")
     length = tl.minimum(n_k - tl.program_id(1) * chunk, chunk)
     key_ptr += tl.program_id(1).to(tl.int64) * chunk * WIDTH
     for j in range(0, length):
-        row = load_row(key_ptr + j * WIDTH, WIDTH, DOUBLE)
-        x = q[0] * row[0]
-        for c in tl.static_range(1, D):
-            x = q[c] * row[c] + x
-        if LOG_MASS:
+        row = load_numbers(key_ptr + j * WIDTH, WIDTH)
+        x = add_products(q[0] * row[0], q, row, 0, D)
+        if AS_LOG:
             x = x + row[MASS]
         best = tl.maximum(best, x)
     tl.store(out_ptr + tl.program_id(1).to(tl.int64) * n_q + rows, best, mask=inside)
@@ -258,30 +180,32 @@ def pack_kernel(
     DV: tl.constexpr,
     WIDTH: tl.constexpr,
     SEPARATE: tl.constexpr,
-    WEIGHTS: tl.constexpr,
+    IN_VALUES: tl.constexpr,
+    AS_LOG: tl.constexpr,
     ROWS: tl.constexpr,
 ) -> None:
     """Rows [ k - c | v - c_v | mass ], each part only where `sums_kernel` reads it.
 
-    WEIGHTS 0: equal masses; 1: values multiplied by the mass, and the mass; 2: the log2 of the mass.
+    Masses are equal, or IN_VALUES (values multiplied by the mass, and the mass), or there AS_LOG (their log2).
     """
     MASS: tl.constexpr = D + (DV if SEPARATE else 0)
     rows = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = rows < n_k
     share = tl.full((ROWS,), 1.0, tl.float64)
-    if WEIGHTS > 0:
-        share = tl.load(mass_ptr + rows, mask=inside, other=1.0).to(tl.float64) * tl.load(frame_ptr + 3)
-        if WEIGHTS == 1:
+    if IN_VALUES or AS_LOG:
+        share = tl.load(mass_ptr + rows, mask=inside, other=1.0).to(tl.float64) * inverse_mass(frame_ptr)
+        if IN_VALUES:
             tl.store(out_ptr + rows * WIDTH + MASS, share, mask=inside)
         else:
             tl.store(out_ptr + rows * WIDTH + MASS, tl.log(share) * 1.4426950408889634, mask=inside)
     for c in tl.static_range(D):
-        k = tl.load(key_ptr + rows * D + c, mask=inside, other=0.0).to(tl.float64) - tl.load(frame_ptr + 4 + c)
+        k = tl.load(key_ptr + rows * D + c, mask=inside, other=0.0).to(tl.float64)
+        k -= tl.load(centre_at(frame_ptr, c))
         tl.store(out_ptr + rows * WIDTH + c, k, mask=inside)
     if SEPARATE:
         for c in tl.static_range(DV):
             v = tl.load(value_ptr + rows * DV + c, mask=inside, other=0.0).to(tl.float64)
-            v -= tl.load(frame_ptr + 4 + D + c)
-            if WEIGHTS == 1:
+            v -= tl.load(centre_at(frame_ptr, D + c))
+            if IN_VALUES:
                 v *= share
             tl.store(out_ptr + rows * WIDTH + D + c, v, mask=inside)
