@@ -80,13 +80,13 @@ def on_cuda(name: str) -> Callable[[AllDigits], AllDigits]:
 @on_cuda("triton")
 def attend_triton(operands: Operands) -> tuple[Tensor, Tensor]:
     """(mean, log Z) at float32 accuracy on CUDA, whatever the dtype of the tensors."""
-    return _attend(operands, torch.float32)
+    return attend_in_precision(operands, torch.float32)
 
 
 @on_cuda("gpu_float64")
 def attend_gpu_float64(operands: Operands) -> tuple[Tensor, Tensor]:
     """(mean, log Z) at float64 accuracy on CUDA, whatever the dtype of the tensors."""
-    return _attend(operands, torch.float64)
+    return attend_in_precision(operands, torch.float64)
 
 
 @on_cuda("circle_gpu")
@@ -174,7 +174,7 @@ def rounding_error(queries: Tensor, keys: Tensor, beta: float, precision: torch.
     return torch.finfo(precision).eps * (keys.shape[1] + 4) * (1 + reach)
 
 
-def _attend(operands: Operands, precision: torch.dtype) -> tuple[Tensor, Tensor]:
+def attend_in_precision(operands: Operands, precision: torch.dtype) -> tuple[Tensor, Tensor]:
     """The kernel for these dimensions and this precision, on tensors whose rows lie one after the other."""
     same = operands.values_are_keys
     queries, keys, mass = (x.contiguous() for x in (operands.queries, operands.keys, operands.mass))
