@@ -25,10 +25,10 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from metastable.attention.direct.dense import attend_dense
+from metastable.attention import KERNELS, Operands, attend_batch
 from metastable.attention.gpu.instructions import exp2_special
 from metastable.attention.gpu.jit import jit, tl
-from metastable.attention.gpu.kernels import GPU_KERNELS, attend_batch, gpu_available
+from metastable.attention.gpu.kernels import gpu_available
 from metastable.errors import NotDefined
 
 
@@ -72,7 +72,8 @@ def sdpa(x: Tensor, beta: float, backend: SDPBackend, dtype: torch.dtype) -> Cal
 def error(mean: Tensor, x: Tensor, mass: Tensor, beta: float) -> float:
     """Largest error of the mean on sampled rows, relative to the unit tokens."""
     rows = torch.arange(0, len(x), max(1, len(x) // 64), device="cuda")
-    exact = attend_dense(x[rows].double(), x.double(), x.double(), mass.double(), beta)[0]
+    y = x.double()
+    exact = KERNELS["dense"](Operands(y[rows], y, y, mass.double(), beta)).mean
     return float((mean[rows].double() - exact).norm(dim=1).max())
 
 
@@ -85,7 +86,7 @@ def compare(
     runs: dict[str, Callable[[], Any]] = {}
     for name in kernels:
         y, m = (x.double(), mass.double()) if name == "gpu_float64" else (x, mass)
-        runs[name] = lambda name=name, y=y, m=m: GPU_KERNELS[name](y, y, y, m, beta)[0]
+        runs[name] = lambda name=name, y=y, m=m: KERNELS[name](Operands(y, y, y, m, beta)).mean
     if peers:
         if d <= 256:
             runs["FlashAttention bf16"] = sdpa(x, beta, SDPBackend.FLASH_ATTENTION, torch.bfloat16)
@@ -195,10 +196,12 @@ def circle(n: int, beta: float, repeats: int) -> dict[str, Any]:
     x = unit(n, 2, torch.Generator("cuda").manual_seed(2)).double()
     x /= x.norm(dim=1, keepdim=True)
     mass = torch.full((n,), 1.0 / n, dtype=torch.float64, device="cuda")
-    taken = seconds({"circle_gpu": lambda: GPU_KERNELS["circle_gpu"](x, x, x, mass, beta)}, repeats)["circle_gpu"]
+    taken = seconds({"circle_gpu": lambda: KERNELS["circle_gpu"](Operands(x, x, x, mass, beta))}, repeats)[
+        "circle_gpu"
+    ]
     rows = x[:: n // 16][:16].contiguous()
-    exact = GPU_KERNELS["gpu_float64"](rows, x, x, mass, beta)[0]
-    off = float((GPU_KERNELS["circle_gpu"](rows, x, x, mass, beta)[0] - exact).norm(dim=1).max())
+    exact = KERNELS["gpu_float64"](Operands(rows, x, x, mass, beta)).mean
+    off = float((KERNELS["circle_gpu"](Operands(rows, x, x, mass, beta)).mean - exact).norm(dim=1).max())
     memory = torch.cuda.max_memory_allocated()
     print(
         f"circle, n = {n:.0e}, beta = {beta:g}: {taken:.3f} s, error {off:.1e}, {memory / 2**30:.1f} GiB",

@@ -26,7 +26,7 @@ from rich.console import Console
 from rich.table import Table
 
 from metastable import __version__, sphere
-from metastable.attention import KERNELS
+from metastable.attention import KERNELS, Operands
 
 EXP_MULTIPLY_ADDS = {torch.float64: 11, torch.float32: 6}
 
@@ -106,7 +106,7 @@ def main() -> None:
         for d in (2, 3, 8):
             x = sphere.uniform(n, d).to(dtype)
             mass = torch.full((n,), 1 / n, dtype=dtype)
-            pairs = rate(lambda x=x, mass=mass: KERNELS["fused"](x, x, x, mass, 8.0), n * n, repeats)
+            pairs = rate(lambda x=x, mass=mass: KERNELS["fused"](Operands(x, x, x, mass, 8.0)), n * n, repeats)
             used = pairs * (2 * d + 1 + EXP_MULTIPLY_ADDS[dtype])
             precision = str(dtype).removeprefix("torch.")
             rows.append(

@@ -23,9 +23,7 @@ from typing import Any
 import torch
 
 from metastable import sphere
-from metastable.attention import attend
-from metastable.attention.direct.dense import attend_dense
-from metastable.attention.direct.fused import attend_fused
+from metastable.attention import KERNELS, Operands, attend
 
 B = torch.tensor([[1.0, 0.3, 0.0], [-0.5, 0.2, 0.7], [0.1, -0.4, -0.6]], dtype=torch.float64)
 
@@ -58,14 +56,15 @@ def one_case(kind: str, beta: float, rtol: float, repeats: int) -> dict[str, Any
     for _ in range(repeats):
         seconds, few = timed(lambda: attend(small[0], small[1], beta=beta, rtol=rtol))
         times["1e4"].append(seconds)
-        seconds, _ = timed(lambda: attend_fused(part, middle[1], middle[1], mass, beta))
+        seconds, _ = timed(lambda: KERNELS["fused"](Operands(part, middle[1], middle[1], mass, beta)))
         times["direct 1e5"].append(10.0 * seconds)
         seconds, many = timed(lambda: attend(large[0], large[1], beta=beta, rtol=rtol))
         times["1e6"].append(seconds)
     median = {name: statistics.median(values) for name, values in times.items()}
     everyone, gap = torch.full((1_000_000,), 1e-6, dtype=torch.float64), 0.0
     for row in range(0, 1_000_000, 50_021):
-        mean, log_z = attend_dense(large[0][row : row + 1], large[1], large[1], everyone, beta)
+        exact = KERNELS["dense"](Operands(large[0][row : row + 1], large[1], large[1], everyone, beta))
+        mean, log_z = exact.mean, exact.log_partition
         gap = max(gap, float((many.mean[row] - mean).norm()), float((many.log_partition[row] - log_z).abs().max()))
     return {
         "tokens": kind,

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 
+from metastable.attention import Operands
+
+PRECISION = {torch.float64: 1e-12, torch.float32: 1e-5}
+"""Error of a kernel over all pairs, the rounding of scores aside."""
 LAYOUTS = ("uniform", "clustered", "antipodal", "duplicate", "off-sphere")
 
 
@@ -60,3 +66,30 @@ def masses(n, seed):
     m = rng.exponential(size=n) ** 3 * (rng.uniform(size=n) > 0.33)
     m[0] = 1.0
     return torch.from_numpy(m)
+
+
+def check(result, queries, keys, values, mass, beta):
+    """The result agrees with the dense formula, up to rounding in its own precision."""
+    dtype = result.mean.dtype
+    assert dtype == result.log_partition.dtype == queries.dtype
+    off, off_log = errors((result.mean, result.log_partition), queries, keys, values, mass, beta)
+    assert max(off, off_log) <= PRECISION[dtype] + 8 * conditioning(queries, keys, beta, dtype)
+
+
+def check_many_blocks(kernel, d, dtype, beta, layout):
+    """More keys than one block and more rows than one tile, so that running maxima are carried across blocks."""
+    keys = tokens(2600, d, layout, 3).to(dtype)
+    queries = 1.7 * tokens(600, d, "uniform", 4).to(dtype)
+    mass = masses(2600, 5).to(dtype)
+    result = kernel(Operands(queries, keys, keys, mass, beta))
+    some = replace(result, mean=result.mean[::23], log_partition=result.log_partition[::23])
+    check(some, queries[::23], keys, keys, mass, beta)
+
+
+def check_rising_scores(kernel, dtype):
+    """Keys sorted so that every block beats the last by hundreds: the sums are rescaled at every block."""
+    keys = torch.linspace(-1, 1, 6000, dtype=torch.float64)[:, None].repeat(1, 2).to(dtype)
+    queries = torch.tensor([[1.0, 0.5], [-1.0, 0.2]], dtype=dtype)
+    mass = torch.full((6000,), 1 / 6000, dtype=dtype)
+    for beta in (100.0, 1e4, 1e6):
+        check(kernel(Operands(queries, keys, keys, mass, beta)), queries, keys, keys, mass, beta)

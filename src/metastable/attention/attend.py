@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,23 +10,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.lengths import all_finite, squared_lengths
-from metastable.attention.operands import same_tensor
-from metastable.attention.select import APPROXIMATE, DEFAULT_RTOL, KERNELS, select
+from metastable.attention.kernel import Attended
+from metastable.attention.lengths import all_finite
+from metastable.attention.operands import Operands
+from metastable.attention.select import KERNELS, select
 from metastable.errors import InvalidInput
 from metastable.measure import as_tensor
-
-
-@dataclass(frozen=True, eq=False)
-class Attended:
-    """Result of `attend`: the attended mean (n_q, d_v), log-partition (n_q,), and how it was computed."""
-
-    mean: Float[Tensor, "q v"]
-    log_partition: Float[Tensor, "q"]
-    kernel: str
-    error: float | None = None
-    """Estimate of the largest error of a row, relative to the longest value and to Z; None where a kernel keeps all
-    digits of float64, or of float32 when no tolerance was asked for."""
 
 
 def attend(
@@ -43,8 +31,8 @@ def attend(
     """m_i = sum_j m_j e^{beta <q_i, k_j>} v_j / Z_i,   log Z_i = log sum_j m_j e^{beta <q_i, k_j>}.
 
     queries (n_q, d), keys (n_k, d); mass (n_k,) or None for 1/n_k each (so that Z is an expectation);
-    values (n_k, d_v) or None for the keys themselves. `kernel` is "auto" or one of the names in `KERNELS` and
-    `APPROXIMATE`. `rtol` allows an approximation whose stated error is below it, and "auto" takes the cheapest one;
+    values (n_k, d_v) or None for the keys themselves. `kernel` is "auto" or one of the names in `KERNELS`.
+    `rtol` allows an approximation whose stated error is below it, and "auto" takes the cheapest one;
     None asks for all digits. Errors are relative to the longest value (mean) and to Z itself (log-partition).
     float32 tokens are computed in float64 where their own precision does not meet `rtol`.
 
@@ -79,12 +67,13 @@ def attend(
     check_rtol(rtol)
     if not all(all_finite(x) for x in ((q, k) if same else (q, k, v))):
         raise InvalidInput("queries, keys and values must be finite, got a NaN or infinity")
-    if beta > 1e6 and (lost := rounding(q, k, beta, dtype)) > 1:
+    operands = Operands(q, k, v, m, float(beta))
+    if beta > 1e6 and (lost := operands.rounding(dtype)) > 1:
         raise InvalidInput(
             f"scores up to beta |q| |k| = {lost / (2 * torch.finfo(dtype).eps):.3g} have no digits left in "
             f"{str(dtype).removeprefix('torch.')}; use hardmax, or a smaller beta than {beta:g}"
         )
-    return attend_unchecked(q, k, v, m, float(beta), kernel=kernel, rtol=rtol)
+    return attend_operands(operands, kernel, rtol)
 
 
 def attend_unchecked(
@@ -98,40 +87,29 @@ def attend_unchecked(
     rtol: float | None = None,
 ) -> Attended:
     """`attend` without its checks: for right-hand sides, whose inputs were validated when the run began."""
-    rounded = None
-    if kernel in HALF or (rtol is not None and queries.dtype != torch.float64):
-        rounded = rounding(queries, keys, beta, HALF.get(kernel, queries.dtype))
-        if kernel == "auto" and rtol is not None and rounded > rtol:
-            return _in_double(queries, keys, values, mass, beta, rtol)
-    name = select(queries, keys, values, beta, rtol, mass) if kernel == "auto" else kernel
-    if name in APPROXIMATE:
-        wanted = DEFAULT_RTOL if rtol is None else rtol
-        mean, log_partition, error = APPROXIMATE[name](queries, keys, values, mass, beta, wanted)
-        if error <= wanted or kernel != "auto":
-            return Attended(mean, log_partition, kernel=name, error=error)
-        name = select(queries, keys, values, beta, None)
-    if name not in KERNELS:
-        check_kernel(name, rtol)
-    return Attended(*KERNELS[name](queries, keys, values, mass, beta), kernel=name, error=rounded)
+    return attend_operands(Operands(queries, keys, values, mass, beta), kernel, rtol)
 
 
-HALF = {"flash_bf16": torch.bfloat16, "flash_fp16": torch.float16}
-"""Kernels that round their input, and to what."""
+def attend_operands(operands: Operands, kernel: str, rtol: float | None) -> Attended:
+    """Attention by the kernel of that name, or by the one that is chosen where the name is "auto"."""
+    if kernel != "auto":
+        if kernel not in KERNELS:
+            check_kernel(kernel, rtol)
+        return KERNELS[kernel](operands, rtol)
+    dtype = operands.queries.dtype
+    if rtol is not None and dtype != torch.float64 and operands.rounding(dtype) > rtol:
+        return _in_double(operands, rtol)
+    found = select(operands, rtol)(operands, rtol)
+    if rtol is None or found.error is None or found.error <= rtol:
+        return found
+    return select(operands, None)(operands)
 
 
-def rounding(queries: Tensor, keys: Tensor, beta: float, dtype: torch.dtype) -> float:
-    """2 eps (4 + beta max|q| max|k|): what rounding in that precision does to scores, weights and sums."""
-    longest = math.sqrt(squared_lengths(queries)[1] * squared_lengths(keys)[1])
-    return 2 * torch.finfo(dtype).eps * (4 + beta * longest)
-
-
-def _in_double(queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float, rtol: float) -> Attended:
+def _in_double(operands: Operands, rtol: float) -> Attended:
     """Computed in float64 and returned in the precision of the tokens, which rounds the results once."""
-    k = keys.double()
-    v = k if same_tensor(keys, values) else values.double()
-    found = attend_unchecked(queries.double(), k, v, mass.double(), beta, rtol=rtol)
-    dtype = queries.dtype
-    largest = float(found.log_partition.abs().max()) if len(queries) else 0.0
+    found = attend_operands(operands.double(), "auto", rtol)
+    dtype = operands.queries.dtype
+    largest = float(found.log_partition.abs().max()) if len(operands.queries) else 0.0
     error = (found.error or 0.0) + torch.finfo(dtype).eps * (1 + largest)
     return Attended(found.mean.to(dtype), found.log_partition.to(dtype), kernel=found.kernel, error=error)
 
@@ -149,10 +127,8 @@ def check_rtol(rtol: float | None) -> None:
 def check_kernel(kernel: str, rtol: float | None) -> None:
     """Refuse an unknown kernel's name or a tolerance out of range."""
     check_rtol(rtol)
-    if kernel != "auto" and kernel not in KERNELS and kernel not in APPROXIMATE:
-        raise InvalidInput(
-            f"unknown kernel {kernel!r}; choose from auto, {', '.join(sorted([*KERNELS, *APPROXIMATE]))}"
-        )
+    if kernel != "auto" and kernel not in KERNELS:
+        raise InvalidInput(f"unknown kernel {kernel!r}; choose from auto, {', '.join(sorted(KERNELS))}")
 
 
 def check_beta(beta: float) -> None:

@@ -7,6 +7,7 @@ subtracting 1.5 * 2^52 (1.5 * 2^23), which rounds to an integer and leaves k in 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,9 @@ NO_REASSOCIATION = {"contract", "nnan", "ninf", "nsz", "arcp"}
 
 REDUCTION = NO_REASSOCIATION | {"reassoc"}
 """Flags for loops that sum what `exp2` returns; the instructions of an inlined `exp2` keep their own flags."""
+
+LOG2_E, LN_2 = math.log2(math.e), math.log(2.0)
+"""e^x = 2^(x LOG2_E), and back."""
 
 _ROUND_64 = 6755399441055744.0
 _ROUND_32 = np.float32(12582912.0)
@@ -34,6 +38,7 @@ _F32_C = tuple(
         0.0001546144469856913,
     )
 )
+"""Coefficients of p in float32; those of float64 stand where they are used."""
 _C0, _C1, _C2, _C3, _C4, _C5, _C6 = _F32_C
 
 

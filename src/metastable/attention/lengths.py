@@ -14,23 +14,24 @@ from torch import Tensor
 from metastable.attention.exp2 import REDUCTION
 from metastable.threads import over_rows
 
-_COMPILED = 8
+_MOST_COLUMNS = 8
+"""Largest d with a compiled loop, as in the fused kernel: beyond, torch's product is as fast."""
 
 
 def squared_lengths(points: Tensor) -> tuple[float, float]:
     """(least, largest) |x_i|^2, in float64, of finite rows; (inf, 0) without rows."""
     if points.shape[0] == 0:
         return math.inf, 0.0
-    if points.device.type != "cpu" or points.shape[1] > _COMPILED or not points.is_contiguous():
+    if points.device.type != "cpu" or points.shape[1] > _MOST_COLUMNS or not points.is_contiguous():
         square = torch.linalg.vecdot(points, points).double()
         return float(square.min()), float(square.max())
     array, kernel = points.numpy().reshape(-1), _kernel(points.shape[1])
     parts: list[tuple[float, float]] = []
 
-    def rows(start: int, stop: int) -> None:
+    def part(start: int, stop: int) -> None:
         parts.append(kernel(array[start * points.shape[1] : stop * points.shape[1]]))
 
-    over_rows(rows, points.shape[0], cost=0.5 * array.size)
+    over_rows(part, points.shape[0], cost=0.5 * array.size)
     return min(part[0] for part in parts), max(part[1] for part in parts)
 
 

@@ -1,10 +1,123 @@
-"""What attention is computed of: queries, keys, values, masses and the inverse temperature."""
+"""What attention is computed of, as one value, and what kernels must know of it, each fact found once per call."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
 from torch import Tensor
+
+from metastable.attention.lengths import squared_lengths
+from metastable.errors import InvalidInput
+
+T = TypeVar("T")
+
+
+class Arrays(NamedTuple):
+    """The tensors of a call as numpy arrays in C order, copied only where they are in another one."""
+
+    queries: np.ndarray
+    keys: np.ndarray
+    values: np.ndarray
+    mass: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Operands:
+    """m_i = sum_j m_j e^{beta <q_i, k_j>} v_j / Z_i: the q, k, v, m and beta of one call, checked before.
+
+    All tensors are in one precision and on one device. Properties are computed when first asked for and kept.
+    """
+
+    queries: Float[Tensor, "q d"]
+    keys: Float[Tensor, "k d"]
+    values: Float[Tensor, "k v"]
+    mass: Float[Tensor, "k"]
+    beta: float
+    mask: str | None = None
+    """Which keys a query may see, by the name that kernels declare; None for all of them."""
+
+    @property
+    def pairs(self) -> int:
+        """n_q n_k."""
+        return self.queries.shape[0] * self.keys.shape[0]
+
+    @cached_property
+    def values_are_keys(self) -> bool:
+        """Whether the values are the numbers of the keys: the same memory, not only equal."""
+        return same_tensor(self.keys, self.values)
+
+    @cached_property
+    def squared_queries(self) -> tuple[float, float]:
+        """(least, largest) |q_i|^2."""
+        return squared_lengths(self.queries)
+
+    @cached_property
+    def squared_keys(self) -> tuple[float, float]:
+        """(least, largest) |k_j|^2."""
+        return squared_lengths(self.keys)
+
+    @property
+    def sharpness(self) -> float:
+        """beta max|q|: how steep the scores are on the unit sphere of keys."""
+        return self.beta * math.sqrt(self.squared_queries[1])
+
+    @cached_property
+    def keys_on_sphere(self) -> bool:
+        """Whether all keys have unit length to 64 rounding units."""
+        least, most = self.squared_keys
+        return max(1.0 - least, most - 1.0) <= 128 * torch.finfo(self.keys.dtype).eps
+
+    @cached_property
+    def arrays(self) -> Arrays:
+        """The tensors for compiled code on the CPU."""
+        keys = contiguous(self.keys)
+        values = keys if self.values is self.keys else contiguous(self.values)
+        return Arrays(contiguous(self.queries), keys, values, contiguous(self.mass))
+
+    def rounding(self, dtype: torch.dtype) -> float:
+        """2 eps (4 + beta max|q| max|k|): what rounding in that precision does to scores, weights and sums."""
+        longest = math.sqrt(self.squared_queries[1] * self.squared_keys[1])
+        return 2 * torch.finfo(dtype).eps * (4 + self.beta * longest)
+
+    def once(self, fact: Callable[..., T], *arguments: Any) -> T:
+        """fact(self, *arguments), computed at the first such call: what one room alone wants to know twice."""
+        known = (fact, *arguments)
+        if known not in self._facts:
+            self._facts[known] = fact(self, *arguments)
+        return self._facts[known]
+
+    @cached_property
+    def _facts(self) -> dict[Any, Any]:
+        return {}
+
+    def of_queries(self, rows: Tensor) -> Operands:
+        """The same keys and masses for some of the queries."""
+        return replace(self, queries=self.queries[rows])
+
+    def double(self) -> Operands:
+        """The same in float64; values that are the keys stay so."""
+        keys = self.keys.double()
+        values = keys if self.values_are_keys else self.values.double()
+        return Operands(self.queries.double(), keys, values, self.mass.double(), self.beta, self.mask)
+
+    def require_cpu(self, kernel: str) -> None:
+        """Refuse tensors that are elsewhere, for a kernel of that name."""
+        if not self.queries.is_cpu:
+            raise InvalidInput(f'kernel="{kernel}" runs on the CPU, got tensors on {self.queries.device}')
 
 
 def same_tensor(a: Tensor, b: Tensor) -> bool:
     """Whether two tensors are views of the same numbers in the same order."""
     return a.data_ptr() == b.data_ptr() and a.shape == b.shape and a.stride() == b.stride() and a.dtype == b.dtype
+
+
+def contiguous(tensor: Tensor) -> np.ndarray:
+    """The tensor as a numpy array in C order, without a copy where it is in that order already."""
+    return np.ascontiguousarray(tensor.numpy())

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from metastable.attention.direct.dense import attend_dense
 from metastable.attention.gpu.kernels import gpu_available
+from metastable.attention.operands import Operands
 
 cuda = pytest.mark.skipif(not gpu_available(), reason="needs a CUDA device and Triton")
 BETAS = [0.0, 1.0, 256.0, 1e4, 1e6]
@@ -62,7 +63,7 @@ def problem(
 
 def check(got: tuple[Tensor, Tensor], case: tuple[Tensor, ...], beta: float, tolerance: float) -> None:
     q, k, v, m = case
-    mean, log_partition = attend_dense(q, k, v, m, beta)
+    mean, log_partition = attend_dense(Operands(q, k, v, m, beta))
     assert got[0].shape == mean.shape and got[1].shape == log_partition.shape
     assert got[0].dtype == q.dtype and got[0].device == q.device
     radius = float((v - v.mean(dim=0)).norm(dim=1).max())

@@ -9,6 +9,7 @@ from attention.gpu.problems import cuda, unit
 from metastable.attention.direct.dense import attend_dense
 from metastable.attention.gpu.batch import BUSY, REGISTERS, attend_batch_small, keys_at_once, rows_per_lane
 from metastable.attention.gpu.kernels import attend_batch
+from metastable.attention.operands import Operands
 
 
 @cuda
@@ -32,7 +33,7 @@ def test_batch_far_below_the_bound(dtype: torch.dtype, d: int) -> None:
                 row_mass = torch.full((n_k,), 1.0 / n_k, dtype=torch.float64).cuda() if mass is None else mass[s]
                 if dtype == torch.float32:
                     row_mass = row_mass.float().double()
-                exact = attend_dense(q[s], k[s], k[s], row_mass, 1e4)
+                exact = attend_dense(Operands(q[s], k[s], k[s], row_mass, 1e4))
                 # Scores of 1e4 carry eps 1e4, and the keys are 1e-3 apart.
                 off = 1e-4 if dtype == torch.float32 else 1e-11
                 torch.testing.assert_close(mean[s].double(), exact[0], rtol=0, atol=off)
@@ -47,7 +48,7 @@ def test_batch_of_many_rows_per_lane() -> None:
     mean, log_partition = attend_batch(x.float(), x.float(), beta=4.0)
     for s in (0, 1, 7777, 20_010):
         y = x[s].float().double()
-        exact = attend_dense(y, y, y, torch.full((32,), 1 / 32, dtype=torch.float64).cuda(), 4.0)
+        exact = attend_dense(Operands(y, y, y, torch.full((32,), 1 / 32, dtype=torch.float64).cuda(), 4.0))
         torch.testing.assert_close(mean[s].double(), exact[0], rtol=0, atol=4e-6)
         torch.testing.assert_close(log_partition[s].double(), exact[1], rtol=0, atol=4e-6)
 
@@ -68,7 +69,7 @@ def test_batch_without_a_card(emulated: None, dtype: torch.dtype, weighted: bool
             for s in range(b):
                 mass = torch.full((n_k,), 1.0 / n_k, dtype=torch.float64) if m is None else m[s].double()
                 one = float(beta[s]) if isinstance(beta, torch.Tensor) else beta
-                exact = attend_dense(q[s].double(), k[s].double(), v[s].double(), mass, one)
+                exact = attend_dense(Operands(q[s].double(), k[s].double(), v[s].double(), mass, one))
                 torch.testing.assert_close(mean[s].double(), exact[0], rtol=0, atol=tolerance)
                 torch.testing.assert_close(log_partition[s].double(), exact[1], rtol=tolerance, atol=tolerance)
 

@@ -9,6 +9,7 @@ from attention.gpu.problems import unit
 from metastable.attention.direct.dense import attend_dense
 from metastable.attention.gpu import batch, batch_kernels
 from metastable.attention.gpu.batch import attend_batch_small
+from metastable.attention.operands import Operands
 
 
 @pytest.mark.parametrize("sign", [1.0, -1.0])
@@ -25,7 +26,7 @@ def test_a_guess_that_fails_is_replaced_by_the_maximum(
     q = (sign * pole)[None].float().contiguous()
     mean, log_partition = attend_batch_small(q, k, k, None, 1e3)
     equal = torch.full((8,), 0.125, dtype=torch.float64)
-    exact = attend_dense(q[0].double(), k[0].double(), k[0].double(), equal, 1e3)
+    exact = attend_dense(Operands(q[0].double(), k[0].double(), k[0].double(), equal, 1e3))
     torch.testing.assert_close(mean[0].double(), exact[0], rtol=0, atol=1e-5)
     torch.testing.assert_close(log_partition[0].double(), exact[1], rtol=1e-6, atol=0)
     assert len(passes) == (1 if sign > 0 else 2)

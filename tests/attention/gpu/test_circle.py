@@ -9,6 +9,7 @@ from attention.gpu.problems import cloud, cuda, masses, unit
 from metastable.attention.direct.dense import attend_dense
 from metastable.attention.gpu.circle import LEAST_CELLS, attend_circle_gpu, cells_for, proxies
 from metastable.attention.gpu.kernels import attend_circle
+from metastable.attention.operands import Operands
 from metastable.errors import InvalidInput
 
 
@@ -21,8 +22,9 @@ def test_circle_cells(beta: float, kind: str) -> None:
         k = cloud(kind, 5000, 2, g).cuda()
         q = cloud("uniform", 700, 2, g).cuda() @ torch.tensor([[1.0, 0.3], [-0.2, 0.7]], dtype=torch.float64).cuda()
         m = masses(weight, 5000, g).cuda()
-        mean, log_partition = attend_circle(q, k, k, m, beta)
-        exact = attend_dense(q, k, k, m, beta)
+        mean, log_partition, stated = attend_circle(Operands(q, k, k, m, beta), 1e-10)
+        assert stated <= 1e-10
+        exact = attend_dense(Operands(q, k, k, m, beta))
         assert float((mean - exact[0]).abs().max()) <= 1e-10
         assert float((log_partition - exact[1]).abs().max()) <= 1e-10
 
@@ -33,11 +35,11 @@ def test_circle_cells_refuse_what_they_cannot() -> None:
     m = torch.full((10,), 0.1, dtype=torch.float64).cuda()
     double = 2 * x
     with pytest.raises(InvalidInput, match="length one"):
-        attend_circle(x, double, double, m, 1.0)
+        attend_circle(Operands(x, double, double, m, 1.0), 1e-10)
     with pytest.raises(InvalidInput, match="that are the values"):
-        attend_circle(x, x, x.clone(), m, 1.0)
+        attend_circle(Operands(x, x, x.clone(), m, 1.0), 1e-10)
     with pytest.raises(InvalidInput, match="311"):
-        attend_circle(x, x, x, m, 1000.0)
+        attend_circle(Operands(x, x, x, m, 1000.0), 1e-10)
 
 
 @pytest.mark.parametrize("beta", [0.0, 2.0, 40.0])
@@ -47,7 +49,7 @@ def test_circle_cells_without_a_card(emulated: None, beta: float) -> None:
     q = cloud("uniform", 30, 2, g) @ torch.tensor([[1.0, 0.3], [-0.2, 0.7]], dtype=torch.float64)
     m = masses("zeros", 150, g)
     mean, log_partition = attend_circle_gpu(q, k, k, m, beta)
-    exact = attend_dense(q, k, k, m, beta)
+    exact = attend_dense(Operands(q, k, k, m, beta))
     assert float((mean - exact[0]).abs().max()) <= 1e-10
     assert float((log_partition - exact[1]).abs().max()) <= 1e-10
 

@@ -6,15 +6,16 @@ import pytest
 import torch
 
 from attention.gpu.problems import check, cuda, masses, problem, unit
-from metastable.attention import attend
+from metastable.attention import KERNELS, attend
 from metastable.attention.direct.dense import attend_dense
 from metastable.attention.gpu.kernels import (
-    GPU_KERNELS,
     attend_batch,
     attend_flash,
     attend_gpu_float64,
     attend_triton,
 )
+from metastable.attention.kernel import CUDA
+from metastable.attention.operands import Operands
 from metastable.errors import InvalidInput
 
 
@@ -23,8 +24,8 @@ from metastable.errors import InvalidInput
 def test_sizes_that_fill_no_block(shape: tuple[int, int]) -> None:
     for d in (2, 3, 24, 160):
         case = problem(3, *shape, d, None, "uniform", "zeros")
-        check(attend_triton(*case, 3.0), case, 3.0, 1e-5)
-        check(attend_gpu_float64(*case, 3.0), case, 3.0, 1e-13)
+        check(attend_triton(Operands(*case, 3.0)), case, 3.0, 1e-5)
+        check(attend_gpu_float64(Operands(*case, 3.0)), case, 3.0, 1e-13)
 
 
 @cuda
@@ -42,7 +43,7 @@ def test_auto_chooses_the_gpu_kernels(dtype: torch.dtype, d: int) -> None:
         assert chosen.kernel == ("triton" if single else "gpu_float64") and chosen.error is None
         assert chosen.mean.is_cuda and chosen.mean.dtype == chosen.log_partition.dtype == dtype
         equal = torch.full_like(m, 1.0 / len(m))
-        exact = attend_dense(q, k, k if values is None else values, equal if mass is None else mass, 3.0)
+        exact = attend_dense(Operands(q, k, k if values is None else values, equal if mass is None else mass, 3.0))
         tolerance = 1e-5 if single else 1e-12
         torch.testing.assert_close(chosen.mean.double(), exact[0], rtol=0, atol=tolerance)
         torch.testing.assert_close(chosen.log_partition.double(), exact[1], rtol=0, atol=tolerance)
@@ -55,7 +56,7 @@ def test_auto_chooses_cells_of_the_circle_for_a_tolerance() -> None:
     x = unit(150_000, 2, g).cuda()
     found = attend(x[:100_000], x, beta=9.0, rtol=1e-9)
     assert found.kernel == "circle_gpu" and found.error is not None and found.error <= 1e-9
-    exact = attend_gpu_float64(x[:50], x, x, torch.full_like(x[:, 0], 1.0 / len(x)), 9.0)
+    exact = attend_gpu_float64(Operands(x[:50], x, x, torch.full_like(x[:, 0], 1.0 / len(x)), 9.0))
     assert float((found.mean[:50] - exact[0]).abs().max()) <= 1e-9
     assert float((found.log_partition[:50] - exact[1]).abs().max()) <= 1e-9
     assert attend(x[:100], x, beta=9.0, rtol=1e-9).kernel == "gpu_float64"
@@ -66,17 +67,17 @@ def test_auto_chooses_cells_of_the_circle_for_a_tolerance() -> None:
 def test_flash_is_half_precision_with_masses() -> None:
     for weight in ("equal", "zeros"):
         case = problem(5, 400, 900, 64, None, "uniform", weight)
-        check(attend_flash(*case, 2.0), case, 2.0, 2e-2)
+        check(attend_flash(Operands(*case, 2.0)), case, 2.0, 2e-2)
     with pytest.raises(InvalidInput, match="up to 256"):
-        attend_flash(*problem(0, 4, 4, 300, None, "uniform", "equal"), 1.0)
+        attend_flash(Operands(*problem(0, 4, 4, 300, None, "uniform", "equal"), 1.0))
 
 
 @cuda
 def test_float32_in_float32_out() -> None:
     q, k, v, m = (x.float() for x in problem(2, 100, 200, 3, None, "uniform", "equal"))
     for name in ("triton", "gpu_float64", "flash_bf16", "flash_fp16"):
-        mean, log_partition = GPU_KERNELS[name](q, k, v, m, 2.0)
-        assert mean.dtype == log_partition.dtype == torch.float32, name
+        found = KERNELS[name](Operands(q, k, v, m, 2.0))
+        assert found.mean.dtype == found.log_partition.dtype == torch.float32, name
 
 
 @cuda
@@ -102,7 +103,7 @@ def _check_batch(dtype: torch.dtype, device: str) -> None:
             for s in range(0, b, 2):
                 row_mass = torch.full((n_k,), 1.0 / n_k, dtype=torch.float64) if mass is None else mass[s]
                 inputs = (q[s], k[s], k[s] if v is None else v[s], row_mass)
-                expected = attend_dense(*(x.double().to(device) for x in inputs), float(beta[s]))
+                expected = attend_dense(Operands(*(x.double().to(device) for x in inputs), float(beta[s])))
                 tolerance = 1e-12 if dtype == torch.float64 else 1e-4
                 torch.testing.assert_close(mean[s].double(), expected[0], rtol=0, atol=tolerance)
                 torch.testing.assert_close(log_partition[s].double(), expected[1], rtol=tolerance, atol=tolerance)
@@ -119,8 +120,8 @@ def test_batch_refuses_shapes_that_do_not_match() -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="about machines without CUDA")
-@pytest.mark.parametrize("name", sorted(GPU_KERNELS))
+@pytest.mark.parametrize("name", sorted(name for name, kernel in KERNELS.items() if kernel.devices == CUDA))
 def test_without_cuda_the_error_is_a_sentence(name: str) -> None:
     x = torch.eye(2, dtype=torch.float64)
     with pytest.raises(InvalidInput, match="needs a CUDA device"):
-        GPU_KERNELS[name](x, x, x, torch.ones(2, dtype=torch.float64), 1.0)
+        KERNELS[name](Operands(x, x, x, torch.ones(2, dtype=torch.float64), 1.0))

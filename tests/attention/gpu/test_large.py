@@ -8,6 +8,7 @@ from attention.gpu.problems import BETAS, CLOUDS, MASSES, check, cuda, problem
 from metastable.attention.gpu.frame import frame_of
 from metastable.attention.gpu.kernels import attend_gpu_float64, attend_triton
 from metastable.attention.gpu.large import BLOCKS, LARGEST_SAME_D, attend_large, fused_blocks
+from metastable.attention.operands import Operands
 
 
 @cuda
@@ -18,10 +19,10 @@ def test_large_d(d: int, beta: float) -> None:
         for weight in MASSES:
             case = problem(d, 300, 700, d, None, kind, weight)
             reach = beta * float(case[0].norm(dim=1).max() * (case[1] - case[1].mean(dim=0)).norm(dim=1).max())
-            check(attend_triton(*case, beta), case, beta, 5e-6 + 2.0**-20 * reach)
-            check(attend_gpu_float64(*case, beta), case, beta, 1e-13 + 2.0**-47 * reach)
+            check(attend_triton(Operands(*case, beta)), case, beta, 5e-6 + 2.0**-20 * reach)
+            check(attend_gpu_float64(Operands(*case, beta)), case, beta, 1e-13 + 2.0**-47 * reach)
     other = problem(d, 130, 300, d, 24, "uniform", "zeros")
-    check(attend_triton(*other, 2.0), other, 2.0, 1e-5)
+    check(attend_triton(Operands(*other, 2.0)), other, 2.0, 1e-5)
 
 
 @cuda
@@ -31,8 +32,8 @@ def test_large_d_error_over_many_keys() -> None:
         case = problem(1, 64, 100_000, d, None, "uniform", "equal")
         values = case[2].abs() + 1.0
         shifted = (case[0], case[1], values, case[3])
-        check(attend_triton(*shifted, 4.0), shifted, 4.0, 1e-5)
-        check(attend_triton(*case, 4.0), case, 4.0, 1e-5)
+        check(attend_triton(Operands(*shifted, 4.0)), shifted, 4.0, 1e-5)
+        check(attend_triton(Operands(*case, 4.0)), case, 4.0, 1e-5)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from metastable.attention.gpu.packing import Masses
 from metastable.attention.gpu.register_keys import RegisterKeys
 from metastable.attention.gpu.small import attend_small, fastest_kernels, packing_of
 from metastable.attention.gpu.tensor_core_keys import TensorCoreKeys
+from metastable.attention.operands import Operands
 
 
 @cuda
@@ -24,9 +25,9 @@ def test_small_d_at_every_temperature(beta: float, kind: str, weight: str) -> No
     for seed, (n_q, n_k, d, d_v) in enumerate([(700, 1500, 2, None), (1300, 333, 3, None), (65, 40, 5, 3)]):
         case = problem(seed, n_q, n_k, d, d_v, kind, weight)
         single = 2e-6 + rounding_error(case[0], case[1], beta, torch.float32)
-        check(attend_triton(*case, beta), case, beta, single)
+        check(attend_triton(Operands(*case, beta)), case, beta, single)
         double = 1e-13 + rounding_error(case[0], case[1], beta, torch.float64)
-        check(attend_gpu_float64(*case, beta), case, beta, double)
+        check(attend_gpu_float64(Operands(*case, beta)), case, beta, double)
 
 
 @cuda
@@ -34,8 +35,8 @@ def test_small_d_at_every_temperature(beta: float, kind: str, weight: str) -> No
 @pytest.mark.parametrize("d_v", [None, 3])
 def test_other_small_dimensions(d: int, d_v: int | None) -> None:
     case = problem(d, 257, 600, d, d_v, "uniform", "zeros")
-    check(attend_triton(*case, 7.0), case, 7.0, 4e-6)
-    check(attend_gpu_float64(*case, 7.0), case, 7.0, 1e-13)
+    check(attend_triton(Operands(*case, 7.0)), case, 7.0, 4e-6)
+    check(attend_gpu_float64(Operands(*case, 7.0)), case, 7.0, 1e-13)
 
 
 @cuda
@@ -53,9 +54,9 @@ def test_exact_scores_stay_exact_at_huge_beta(bits: int, keys: int) -> None:
     m = torch.full((keys,), 1.0 / keys, dtype=torch.float64).cuda()
     beta = 2.0**bits * math.log(2)
     case = (q, k, k, m)
-    check(attend_triton(*case, beta), case, beta, 1e-6)
+    check(attend_triton(Operands(*case, beta)), case, beta, 1e-6)
     uneven = (q, k, k, torch.arange(1, keys + 1).double().cuda() / keys**2)
-    check(attend_triton(*uneven, beta), uneven, beta, 1e-6)
+    check(attend_triton(Operands(*uneven, beta)), uneven, beta, 1e-6)
 
 
 @cuda
@@ -63,7 +64,7 @@ def test_float32_error_does_not_grow_with_n() -> None:
     g = torch.Generator().manual_seed(0)
     k = unit(2_000_000, 2, g).float().double().cuda()
     case = (k[:64] * 1.0, k, k, torch.full((len(k),), 1.0 / len(k), dtype=torch.float64).cuda())
-    check(attend_triton(*case, 1.0), case, 1.0, 1e-6)
+    check(attend_triton(Operands(*case, 1.0)), case, 1.0, 1e-6)
 
 
 @pytest.mark.parametrize(

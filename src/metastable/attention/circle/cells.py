@@ -12,47 +12,45 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.circle.curve import attend_ellipse, fit_ellipse
+from metastable.attention.circle.bounds import WIDER, steepest_key_error
+from metastable.attention.circle.curve import attend_ellipse
+from metastable.attention.circle.ellipse import ellipse_of
 from metastable.attention.circle.keys import COARSEST, gather_keys
-from metastable.attention.circle.patch import steepest_key_error
 from metastable.attention.circle.plane import attend_plane
-from metastable.attention.direct.fused import contiguous
+from metastable.attention.operands import Operands, contiguous
 from metastable.errors import InvalidInput
 
 FINEST = 17
-"""Level of the finest cells that are made; a sharper softmax than they resolve is flagged by the error."""
+"""Level of the finest cells that are made; a sharper softmax than they resolve is flagged by the error. One level
+more doubles the memory of the weights, 2^18 cells of 16 here: 32 MB."""
+MOST_SHARP = 2e4
+"""Largest beta |q| for which the cells are chosen; FINEST resolves every score to a tolerance of 1e-10 there."""
 
 
-def attend_circle(
-    queries: Float[Tensor, "q 2"],
-    keys: Float[Tensor, "k 2"],
-    values: Float[Tensor, "k 2"],
-    mass: Float[Tensor, "k"],
-    beta: float,
-    rtol: float,
-) -> tuple[Float[Tensor, "q 2"], Float[Tensor, "q"], float]:
+def attend_circle(operands: Operands, rtol: float) -> tuple[Float[Tensor, "q 2"], Float[Tensor, "q"], float]:
     """(mean, log Z, error) of `attend` in O(n_q + n_k) for unit keys in the plane that are their own values.
 
     `error` bounds the relative error of Z and the error of the mean (whose values have length one); it exceeds
     `rtol` when the tolerance was not reached, for instance because the keys are not on the circle.
     """
+    operands.require_cpu("circle")
+    keys, values, beta, dtype = operands.keys, operands.values, operands.beta, operands.queries.dtype
     if keys.shape[1] != 2 or (values is not keys and not torch.equal(values, keys)):
         raise InvalidInput('kernel="circle" needs keys in the plane (d = 2) that are their own values')
-    k, m, q = (contiguous(x.double()) for x in (keys, mass, queries))
+    k, m, q = (contiguous(x.double()) for x in (keys, operands.mass, operands.queries))
     scale = float(m.max())
     m = m / scale if not 1e-100 < scale < 1e100 else m
-    ellipse = fit_ellipse(q)
-    sharpest = beta * (ellipse.longest if ellipse is not None else longest(q))
+    ellipse = operands.once(ellipse_of)
+    sharpest = beta * ellipse.longest if ellipse is not None else operands.sharpness
     p = 8 if rtol >= 1e-6 else 16
     found, off_circle = gather_keys(k, m, finest_level(sharpest, p, rtol), p)
     result = attend_ellipse(found, q, beta, ellipse, rtol) if ellipse is not None else None
     if result is None:
-        sharpest = beta * longest(q)
+        sharpest = operands.sharpness
         level = finest_level(sharpest, p, rtol)
         if level > found.finest:
             found, off_circle = gather_keys(k, m, level, p)
@@ -61,20 +59,28 @@ def attend_circle(
     if not 1e-100 < scale < 1e100:
         log_partition += math.log(scale)
     error += sharpest * off_circle + 4e-16 * (4.0 + sharpest)
-    out = torch.from_numpy(mean).to(queries.dtype), torch.from_numpy(log_partition).to(queries.dtype)
-    if queries.dtype == torch.float32:
+    if dtype == torch.float32:
         error += 1.2e-7 * (1.0 + sharpest)
-    return *out, error
+    return torch.from_numpy(mean).to(dtype), torch.from_numpy(log_partition).to(dtype), error
 
 
-def longest(points: np.ndarray) -> float:
-    """Length of the longest row."""
-    return math.sqrt(float(np.einsum("ij,ij->i", points, points).max(initial=0.0)))
+def circle_cost(operands: Operands, rtol: float) -> float:
+    """Measured nanoseconds: keys, queries and patches, and key cells merged."""
+    n_q, n_k, sharpest = operands.queries.shape[0], operands.keys.shape[0], operands.sharpness
+    # The rounding of the queries themselves moves scores by |z| eps, several of which must fit into the tolerance.
+    if sharpest >= min(MOST_SHARP, rtol / 3e-15):
+        return math.inf
+    patches = min(16.0 * sharpest**0.5, 2048.0, n_q)
+    cost = 4e5 + 12.0 * n_k + 20.0 * n_q + 15_000.0 * patches + 1600.0 * sharpest
+    if cost <= 0.7 * operands.pairs and operands.once(ellipse_of) is None:
+        # Patches in angle and length: most queries are in one with fewer queries than nodes.
+        cost += 3000.0 * n_q
+    return cost
 
 
 def finest_level(sharpest: float, p: int, rtol: float) -> int:
     """Level whose cells are interpolated by p nodes to a fifth of rtol even where the score is steepest."""
     level = COARSEST + 1
-    while level < FINEST and steepest_key_error(1.08 * 4.0 / 2**level, sharpest, p) > 0.2 * rtol:
+    while level < FINEST and steepest_key_error(WIDER * 4.0 / 2**level, sharpest, p) > 0.2 * rtol:
         level += 1
     return level

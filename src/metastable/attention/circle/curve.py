@@ -16,54 +16,23 @@ import numpy as np
 import torch
 from numba import njit
 
-from metastable.attention.circle.keys import BLOCK, COARSEST, KeyCells, chebyshev_nodes, circle_cells, find_cells
-from metastable.attention.circle.patch import (
-    MOST,
-    Patches,
-    chebyshev_tables,
-    fresh,
-    key_level,
-    least_order,
-    patch_level,
-    proxies,
-    proxy_sums,
-    scan,
-    scanned_level,
-    sum_alone,
-)
+from metastable.attention.circle.bounds import least_order
+from metastable.attention.circle.chebyshev import MOST, chebyshev_tables
+from metastable.attention.circle.ellipse import Ellipse
+from metastable.attention.circle.keys import BLOCK, COARSEST, KeyCells, circle_cells, find_cells
+from metastable.attention.circle.patch import Interpolants, Patches, fresh, patch_level, scan, scanned_level
+from metastable.attention.circle.proxy_sums import proxy_sums, shifted_proxies, sum_alone
 from metastable.attention.circle.row_polynomials import four_polynomials
 from metastable.attention.exp2 import REDUCTION, log
 from metastable.threads import over_rows
 
 
-class Ellipse(NamedTuple):
-    """|to_circle q| = 1 for the queries, to_circle symmetric; from_circle is its inverse."""
+class Curve(NamedTuple):
+    """z = cos(delta) along + sin(delta) across on every patch, |sin(delta)| <= sine."""
 
-    to_circle: np.ndarray
-    from_circle: np.ndarray
-    longest: float
-    condition: float
-
-
-def fit_ellipse(queries: np.ndarray) -> Ellipse | None:
-    """The ellipse through a sample of the queries that is nearest to a circle; None where there is no such ellipse.
-
-    How far the other queries are from it is for the caller to see.
-    """
-    some = queries[:: max(len(queries) // 64, 1)]
-    square = float(np.einsum("ij,ij->", some, some)) / max(len(some), 1)
-    if not square > 1e-200:
-        return None
-    some = some / math.sqrt(square)
-    x, y = some[:, 0], some[:, 1]
-    squares, off_circle = np.stack([x * x, 2 * x * y, y * y], axis=1), 1 - x * x - y * y
-    entries = np.linalg.lstsq(squares, off_circle, rcond=1e-10)[0]
-    values, vectors = np.linalg.eigh(np.array([[1 + entries[0], entries[1]], [entries[1], 1 + entries[2]]]))
-    if np.abs(squares @ entries - off_circle).max() > 1e-9 or not values[0] > 1e-8 * values[1]:
-        return None
-    axes = np.sqrt(square / values)
-    to_circle, from_circle = (vectors / axes) @ vectors.T, (vectors * axes) @ vectors.T
-    return Ellipse(to_circle, from_circle, float(axes[0]), float(axes[0] / axes[1]))
+    along: np.ndarray
+    across: np.ndarray
+    sine: np.ndarray
 
 
 def attend_ellipse(
@@ -80,61 +49,57 @@ def attend_ellipse(
     parts: list[tuple[np.ndarray, float]] = []
 
     def find(start: int, stop: int) -> None:
-        many = np.zeros(count, dtype=np.int64)
-        parts.append((many, _find_patches(queries[start:stop], xx, xy, yy, patch[start:stop], many)))
+        counts = np.zeros(count, dtype=np.int64)
+        parts.append((counts, _find_patches(queries[start:stop], xx, xy, yy, patch[start:stop], counts)))
 
     over_rows(find, n, cost=4.0 * n, quantum=BLOCK)
     # A query with |y| = 1 + e instead of one has scores that are off by at most |z| e.
     off_curve = sharpest * (0.5 * max(off for _, off in parts) + 4e-16 * ellipse.condition)
     if off_curve > 0.2 * rtol:
         return None
-    many = np.sum([part for part, _ in parts], axis=0)
+    counts = np.sum([part for part, _ in parts], axis=0)
     turned = np.stack([-centre[:, 1], centre[:, 0]], axis=1)
-    along, across = beta * (centre @ ellipse.from_circle), beta * (turned @ ellipse.from_circle)
-    patches = _patches_of_curve(along, across, half, many, scanned_level(sharpest, keys.finest, rtol))
-    coefficients, towards = np.zeros((count, MOST, 4)), np.zeros((count, 2))
-    orders, errors = np.zeros(count, dtype=np.int64), np.zeros(count)
-    p_nodes = chebyshev_nodes(keys.weight.shape[1])
-    occupied = np.flatnonzero(many)
+    curve = Curve(beta * (centre @ ellipse.from_circle), beta * (turned @ ellipse.from_circle), sine)
+    patches = _patches_of_curve(curve, half, counts, scanned_level(sharpest, keys.finest, rtol))
+    found = Interpolants(
+        np.zeros((count, MOST, 4)), np.zeros((count, 2)), np.zeros(count, dtype=np.int64), np.zeros(count)
+    )
+    occupied = np.flatnonzero(counts)
 
     def solve(start: int, stop: int) -> None:
-        _solve(
-            occupied[start:stop], *keys.cells, keys.weight, keys.log_mass, keys.finest, p_nodes, *patches, along,
-            across, sine, rtol, *chebyshev_tables(), coefficients, towards, orders, errors,
-        )  # fmt: skip
+        _solve(occupied[start:stop], keys, patches, curve, rtol, chebyshev_tables(), found)
 
     over_rows(solve, len(occupied), cost=5e3 * len(occupied))
-    order = max(int(orders.max()), 1)
-    table = np.ascontiguousarray(coefficients[:, :order]).ravel()
+    order = max(int(found.orders.max()), 1)
+    table = np.ascontiguousarray(found.coefficients[:, :order]).ravel()
     mean, log_partition = fresh(n, 2), fresh(n)
 
     def evaluate(start: int, stop: int) -> None:
         here = slice(start, stop)
         _evaluate(
-            queries[here], xx, xy, yy, patch[here], centre, 1.0 / sine, order, table, beta * towards,
+            queries[here], xx, xy, yy, patch[here], centre, 1.0 / sine, order, table, beta * found.towards,
             mean[here], log_partition[here],
         )  # fmt: skip
 
     over_rows(evaluate, n, cost=10.0 * n, quantum=BLOCK)
-    alone = sum_alone(keys, patches, queries, beta, patch, orders == 0, rtol, mean, log_partition)
-    return mean, log_partition, max(float(errors.max()), alone) + off_curve
+    alone = sum_alone(keys, patches, queries, beta, patch, found.orders == 0, rtol, mean, log_partition)
+    return mean, log_partition, max(float(found.errors.max()), alone) + off_curve
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _find_patches(queries: Any, xx: float, xy: float, yy: float, patch: Any, many: Any) -> float:
+def _find_patches(queries: Any, xx: float, xy: float, yy: float, patch: Any, counts: Any) -> float:
     off = 0.0
     for start in range(0, queries.shape[0], BLOCK):
         here = patch[start : start + BLOCK]
-        off = max(off, find_cells(queries[start : start + BLOCK], xx, xy, yy, many.shape[0], here))
+        off = max(off, find_cells(queries[start : start + BLOCK], xx, xy, yy, counts.shape[0], here))
         for j in range(here.shape[0]):
-            many[here[j]] += 1
+            counts[here[j]] += 1
     return off
 
 
-def _patches_of_curve(
-    along: np.ndarray, across: np.ndarray, half: np.ndarray, many: np.ndarray, level: int
-) -> Patches:
+def _patches_of_curve(curve: Curve, half: np.ndarray, counts: np.ndarray, level: int) -> Patches:
     """Directions and lengths of z = cos(delta) along + sin(delta) across for |delta| <= half."""
+    along, across = curve.along, curve.across
     length = np.maximum(np.hypot(*along.T), 1e-300)
     direction = along / length[:, None]
     # Slightly wider than the cell, for queries that rounding puts outside.
@@ -152,47 +117,27 @@ def _patches_of_curve(
     trough = peak - np.copysign(0.5 * math.pi, peak)
     low = np.where(np.abs(trough) <= wide, np.sqrt(np.maximum(0.5 * (p - swing), 0.0)), np.minimum(*ends))
     high = np.where(np.abs(peak) <= wide, np.sqrt(0.5 * (p + swing)), np.maximum(*ends))
-    return Patches(direction, spread, low, high, many, level)
+    return Patches(direction, spread, low, high, counts, level)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _solve(
-    occupied: Any,
-    centre: Any,
-    half: Any,
-    key_sine: Any,
-    weight: Any,
-    log_mass: Any,
-    finest: int,
-    p_nodes: Any,
-    direction: Any,
-    spread: Any,
-    low: Any,
-    high: Any,
-    many: Any,
-    level: Any,
-    along: Any,
-    across: Any,
-    sine: Any,
-    rtol: float,
-    nodes: Any,
-    transform: Any,
-    monomials: Any,
-    coefficients: Any,
-    towards: Any,
-    orders: Any,
-    errors: Any,
-) -> None:
+def _solve(occupied: Any, keys: Any, patches: Any, curve: Any, rtol: float, tables: Any, found: Any) -> None:
     """Monomial coefficients in s of F e^{-<z,u>} (1, mean of k), and errors, of the patches worth their nodes."""
+    centre, half = keys.cells.centre, keys.cells.half
     for patch in occupied:
-        x, y, wide = direction[patch, 0], direction[patch, 1], spread[patch]
-        ax, ay, bx, by = along[patch, 0], along[patch, 1], across[patch, 0], across[patch, 1]
-        coefficients[patch, 0, 0] = 1.0
-        best, cells, log_share = scan(centre, half, log_mass, level, x, y, wide, low[patch], high[patch], rtol)
+        ax, ay, bx, by = (
+            curve.along[patch, 0],
+            curve.along[patch, 1],
+            curve.across[patch, 0],
+            curve.across[patch, 1],
+        )
+        sine, coefficients = curve.sine[patch], found.coefficients[patch]
+        coefficients[0, 0] = 1.0
+        best, cells, log_share = scan(keys, patches, patch, rtol)
         u = centre[best]
-        towards[patch] = u
+        found.towards[patch] = u
         # The exponent of a key cell is cos(delta) <along, k - u> + sin(delta) <across, k - u>.
-        edge = math.asin(min(1.001 * sine[patch], 1.0))
+        edge = math.asin(min(1.001 * sine, 1.0))
         ranges, bends, reach = np.empty(cells.shape[0]), np.empty(cells.shape[0]), np.empty(cells.shape[0])
         size, turned = math.hypot(ax, ay), math.hypot(bx, by)
         for i in range(cells.shape[0]):
@@ -201,29 +146,26 @@ def _solve(
             bends[i] = abs(ax * dx + ay * dy) + size * wider
             reach[i] = log_share[i] + 2.0 * ranges[i] + edge * edge * bends[i]
         order = least_order(reach, ranges, bends, edge, rtol)
-        if order > MOST or order > many[patch]:
+        if order > MOST or order > patches.queries[patch]:
             continue
-        fine, key_error = key_level(
-            centre, half, cells, log_share, level, finest, p_nodes.shape[0], x, y, wide, high[patch], rtol
-        )
-        dx, dy, w = proxies(centre, key_sine, weight, log_mass, cells, level, fine, p_nodes, u)
+        dx, dy, w, key_error = shifted_proxies(keys, patches, patch, cells, log_share, u, rtol)
         at_nodes = np.empty((order, 3))
         least = np.inf
         for a in range(order):
-            s = nodes[order, a] * sine[patch]
+            s = tables.nodes[order, a] * sine
             c = math.sqrt(1.0 - s * s)
             total, first, second = proxy_sums(c * ax + s * bx, c * ay + s * by, dx, dy, w)
             at_nodes[a, 0] = total
             at_nodes[a, 1], at_nodes[a, 2] = first + total * u[0], second + total * u[1]
             least = min(least, total)
-        tail, rounding = _polynomials(at_nodes, transform[order], monomials, coefficients[patch])
+        tail, rounding = _polynomials(at_nodes, tables.transform[order], tables.monomials, coefficients)
         tail, rounding = tail / least, 2e-16 * rounding / least
         if tail > 0.2 * rtol or rounding > 0.05 * rtol:
-            coefficients[patch] = 0.0
-            coefficients[patch, 0, 0] = 1.0
+            coefficients[:] = 0.0
+            coefficients[0, 0] = 1.0
             continue
-        orders[patch] = order
-        errors[patch] = key_error + 0.3 * rtol + tail + rounding
+        found.orders[patch] = order
+        found.errors[patch] = key_error + 0.3 * rtol + tail + rounding
 
 
 @njit(nogil=True, cache=True, fastmath=REDUCTION, error_model="numpy")

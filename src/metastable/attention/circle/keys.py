@@ -4,10 +4,10 @@ Over one cell, e^{<z, k(theta)>} k(theta) is interpolated at p Chebyshev nodes k
 
     sum_j m_j e^{<z, k_j>} k_j = sum_a W_a e^{<z, k_a>} k_a,    W_a = sum_j m_j L_a(s_j),
 
-with an error relative to the (positive) sum of the cell. Cells are dyadic in the "diamond angle" y / (|x| + |y|),
-which costs a division instead of an arctangent; the coordinate in a cell is s = sin(theta - centre) / sin(half).
-W_a comes from the Chebyshev moments sum_j m_j T_k(s_j), to which a token adds a whole row at once (`lanes`): for p
-= 8 all T_k as polynomials in s, for p = 16 T_{2k} and T_{2k+1} / s as polynomials in T_2, whose degree is half.
+with an error relative to the (positive) sum of the cell. Cells are dyadic in the diamond angle, which costs
+a division instead of an arctangent; the coordinate in a cell is s = sin(theta - centre) / sin(half). W_a comes from
+the Chebyshev moments sum_j m_j T_k(s_j), to which a token adds a whole row at once (`circle.row_polynomials`):
+for p = 8 all T_k as polynomials in s, for p = 16 T_{2k} and T_{2k+1} / s as polynomials in T_2, of half the degree.
 """
 
 from __future__ import annotations
@@ -19,16 +19,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from metastable.attention.circle.chebyshev import chebyshev_nodes
 from metastable.attention.circle.row_polynomials import polynomials_to_row
+from metastable.attention.diamond import diamond
 from metastable.attention.exp2 import REDUCTION
 from metastable.threads import over_rows
 
 COARSEST = 4
-"""Level of the coarsest cells: level l cuts the circle into 2^l of them."""
+"""Level of the coarsest cells: level l cuts the circle into 2^l of them. The 16 widest are below half a radian,
+where s and the angle are nearly proportional."""
 EMPTY = -1e30
 """Log of the mass of an empty cell: finite, so that loops over it may be compiled without care for infinities."""
 BLOCK = 512
-"""Tokens whose cells are found before their rows are touched: the first loop is over lanes, the second is not."""
+"""Tokens whose cells are found before their rows are touched: the first loop becomes vector instructions over
+tokens, the second cannot."""
 
 
 class Cells(NamedTuple):
@@ -50,6 +54,8 @@ class KeyCells(NamedTuple):
     """(cells, p): W_a."""
     log_mass: np.ndarray
     """(cells,): log of the mass in a cell, EMPTY where it is empty."""
+    nodes: np.ndarray
+    """(p,): Chebyshev nodes at which the proxies of every cell are."""
     finest: int
 
 
@@ -68,21 +74,7 @@ def circle_cells(finest: int) -> Cells:
     return Cells(np.concatenate(centres), half, np.sin(half))
 
 
-@njit(nogil=True, cache=True, inline="always")
-def diamond(x: float, y: float) -> float:
-    """Diamond angle in [0, 4] of a non-zero vector: monotone in the angle, without trigonometry."""
-    a = y / (abs(x) + abs(y) + 1e-300)
-    right = a if a >= 0.0 else 4.0 + a
-    return right if x >= 0.0 else 2.0 - a
-
-
-@cache
-def chebyshev_nodes(p: int) -> np.ndarray:
-    """Nodes cos((2a + 1) pi / 2p), a = 0..p-1."""
-    return np.cos((2 * np.arange(p) + 1) * math.pi / (2 * p))
-
-
-def _rows(p: int) -> list[int]:
+def _degrees(p: int) -> list[int]:
     """Which T_k the columns of the moments hold."""
     return list(range(p)) if p == 8 else [*range(0, p, 2), *range(1, p, 2)]
 
@@ -92,7 +84,7 @@ def from_moments(p: int) -> np.ndarray:
     """(p, p): Lagrange weights at the nodes from the columns of the moments."""
     matrix = np.cos(np.arange(p)[:, None] * (2 * np.arange(p) + 1) * math.pi / (2 * p)) * (2.0 / p)
     matrix[0] *= 0.5
-    return np.ascontiguousarray(matrix[_rows(p)])
+    return np.ascontiguousarray(matrix[_degrees(p)])
 
 
 def _table(first: tuple[float, ...], second: tuple[float, ...], by: tuple[float, ...]) -> np.ndarray:
@@ -120,11 +112,11 @@ def gather_keys(keys: np.ndarray, mass: np.ndarray, finest: int, p: int) -> tupl
     centre, sine = cells.centre[first:], cells.sine[first:]
     parts: dict[int, tuple[np.ndarray, float]] = {}
 
-    def rows(start: int, stop: int) -> None:
+    def gather(start: int, stop: int) -> None:
         moments = np.zeros(count * p)
         parts[start] = moments, _moments(keys[start:stop], mass[start:stop], centre, sine, moments, p)
 
-    over_rows(rows, len(keys), cost=8.0 * len(keys), quantum=max(4 * count, 1024))
+    over_rows(gather, len(keys), cost=8.0 * len(keys), quantum=max(4 * count, 1024))
     # In the order of the rows, not of the threads: the same call gives the same digits.
     moments, *others = [parts[start][0] for start in sorted(parts)]
     for other in others:
@@ -134,7 +126,7 @@ def gather_keys(keys: np.ndarray, mass: np.ndarray, finest: int, p: int) -> tupl
     _merge(*cells, weight, finest, chebyshev_nodes(p), from_moments(p))
     cell_mass = weight.sum(axis=1)
     log_mass = np.log(cell_mass, out=np.full(len(weight), EMPTY), where=cell_mass > 0.0)
-    return KeyCells(cells, weight, log_mass, finest), max(off for _, off in parts.values())
+    return KeyCells(cells, weight, log_mass, chebyshev_nodes(p), finest), max(off for _, off in parts.values())
 
 
 @njit(nogil=True, cache=True, fastmath=REDUCTION, error_model="numpy")

@@ -14,25 +14,16 @@ import numpy as np
 import torch
 from numba import njit
 
-from metastable.attention.circle.keys import COARSEST, KeyCells, chebyshev_nodes, circle_cells, diamond
-from metastable.attention.circle.patch import (
-    MOST,
-    Patches,
-    chebyshev_tables,
-    fresh,
-    key_level,
-    least_order,
-    patch_level,
-    proxies,
-    proxy_sums,
-    scan,
-    scanned_level,
-    sum_alone,
-)
+from metastable.attention.circle.bounds import least_order
+from metastable.attention.circle.chebyshev import MOST, chebyshev_tables
+from metastable.attention.circle.keys import COARSEST, KeyCells, circle_cells
+from metastable.attention.circle.patch import Interpolants, Patches, fresh, patch_level, scan, scanned_level
+from metastable.attention.circle.proxy_sums import proxy_sums, shifted_proxies, sum_alone
+from metastable.attention.diamond import diamond
 from metastable.threads import over_rows
 
 OCTAVES = 6
-"""Most octaves of |z|; the last one holds all shorter queries."""
+"""Most octaves of |z|; the last one holds all shorter queries, whose scores vary by a few units over it."""
 
 
 def attend_plane(
@@ -48,48 +39,43 @@ def attend_plane(
     parts: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
 
     def sort(start: int, stop: int) -> None:
-        low, high, many = np.full(count, np.inf), np.zeros(count), np.zeros(count, dtype=np.int64)
-        _find_patches(queries[start:stop], beta, sharpest, octaves, patch[start:stop], low, high, many)
-        parts.append((low, high, many))
+        low, high, counts = np.full(count, np.inf), np.zeros(count), np.zeros(count, dtype=np.int64)
+        _find_patches(queries[start:stop], beta, sharpest, octaves, patch[start:stop], low, high, counts)
+        parts.append((low, high, counts))
 
     over_rows(sort, n, cost=10.0 * n)
     low = np.minimum.reduce([part[0] for part in parts])
     high = np.maximum.reduce([part[1] for part in parts])
-    many = np.sum([part[2] for part in parts], axis=0)
-    low = np.where(many > 0, low, 0.0)
-    patches = Patches(centre, 1.001 * half, low, high, many, scanned_level(sharpest, keys.finest, rtol))
-    orders = np.zeros((count, 2), dtype=np.int64)
+    counts = np.sum([part[2] for part in parts], axis=0)
+    low = np.where(counts > 0, low, 0.0)
+    patches = Patches(centre, 1.001 * half, low, high, counts, scanned_level(sharpest, keys.finest, rtol))
     one_length = not (high - low > 1e-13 * high).any()
-    coefficients = np.empty((count, 3, 1 if one_length else MOST, MOST))
-    towards, errors = np.zeros((count, 2)), np.zeros(count)
-    nodes, transform, _ = chebyshev_tables()
-    p_nodes = chebyshev_nodes(keys.weight.shape[1])
-    occupied = np.flatnonzero(many)
+    found = Interpolants(
+        np.empty((count, 3, 1 if one_length else MOST, MOST)),
+        np.zeros((count, 2)),
+        np.zeros((count, 2), dtype=np.int64),
+        np.zeros(count),
+    )
+    occupied = np.flatnonzero(counts)
 
     def solve(start: int, stop: int) -> None:
-        _solve(
-            occupied[start:stop], *keys.cells, keys.weight, keys.log_mass, keys.finest, p_nodes, *patches, sine,
-            rtol, nodes, transform, coefficients, towards, orders, errors,
-        )  # fmt: skip
+        _solve(occupied[start:stop], keys, patches, sine, rtol, chebyshev_tables(), found)
 
     over_rows(solve, len(occupied), cost=3e4 * len(occupied))
     mean, log_partition = fresh(n, 2), fresh(n)
 
     def evaluate(start: int, stop: int) -> None:
         here = slice(start, stop)
-        _evaluate(
-            queries[here], beta, patch[here], centre, 1.0 / sine, low, high, orders, coefficients, towards,
-            mean[here], log_partition[here],
-        )  # fmt: skip
+        _evaluate(queries[here], beta, patch[here], patches, 1.0 / sine, found, mean[here], log_partition[here])
 
     over_rows(evaluate, n, cost=60.0 * n)
-    alone = sum_alone(keys, patches, queries, beta, patch, orders[:, 0] == 0, rtol, mean, log_partition)
-    return mean, log_partition, max(float(errors.max()), alone)
+    alone = sum_alone(keys, patches, queries, beta, patch, found.orders[:, 0] == 0, rtol, mean, log_partition)
+    return mean, log_partition, max(float(found.errors.max()), alone)
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _find_patches(
-    queries: Any, beta: float, sharpest: float, octaves: int, patch: Any, low: Any, high: Any, many: Any
+    queries: Any, beta: float, sharpest: float, octaves: int, patch: Any, low: Any, high: Any, counts: Any
 ) -> None:
     """The patch of every query, and per patch the least and largest |z| and the number of queries."""
     count = low.shape[0] // octaves
@@ -105,44 +91,22 @@ def _find_patches(
         patch[i] = c
         low[c] = min(low[c], size)
         high[c] = max(high[c], size)
-        many[c] += 1
+        counts[c] += 1
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def _solve(
-    occupied: Any,
-    centre: Any,
-    half: Any,
-    key_sine: Any,
-    weight: Any,
-    log_mass: Any,
-    finest: int,
-    p_nodes: Any,
-    direction: Any,
-    spread: Any,
-    low: Any,
-    high: Any,
-    many: Any,
-    level: Any,
-    sine: Any,
-    rtol: float,
-    nodes: Any,
-    transform: Any,
-    coefficients: Any,
-    towards: Any,
-    orders: Any,
-    errors: Any,
-) -> None:
+def _solve(occupied: Any, keys: Any, patches: Any, sine: Any, rtol: float, tables: Any, found: Any) -> None:
     """Chebyshev coefficients of F e^{-<z,u>} and of its gradient, and the errors, of the patches worth their nodes.
 
     orders = (rows in |z|, columns in angle), or (0, 0) where the queries are better summed one by one.
     """
+    centre, half, nodes = keys.cells.centre, keys.cells.half, tables.nodes
     for patch in occupied:
-        x, y, wide = direction[patch, 0], direction[patch, 1], spread[patch]
-        least, most = low[patch], high[patch]
-        best, cells, log_share = scan(centre, half, log_mass, level, x, y, wide, least, most, rtol)
+        x, y, wide = patches.direction[patch, 0], patches.direction[patch, 1], patches.spread[patch]
+        least, most = patches.low[patch], patches.high[patch]
+        best, cells, log_share = scan(keys, patches, patch, rtol)
         u = centre[best]
-        towards[patch] = u
+        found.towards[patch] = u
         angular, bends, radial = np.empty(cells.shape[0]), np.empty(cells.shape[0]), np.empty(cells.shape[0])
         reach, toward_u = np.empty(cells.shape[0]), u[0] * x + u[1] * y
         for i in range(cells.shape[0]):
@@ -155,12 +119,9 @@ def _solve(
             reach[i] = log_share[i] + 2.0 * (angular[i] + radial[i])
         columns = least_order(reach, angular, bends, wide, rtol)
         rows = least_order(reach, radial, bends, 0.0, rtol) if most > least else 1
-        if columns > MOST or rows > coefficients.shape[2] or rows * columns > many[patch]:
+        if columns > MOST or rows > found.coefficients.shape[2] or rows * columns > patches.queries[patch]:
             continue
-        fine, error = key_level(
-            centre, half, cells, log_share, level, finest, p_nodes.shape[0], x, y, wide, most, rtol
-        )
-        dx, dy, w = proxies(centre, key_sine, weight, log_mass, cells, level, fine, p_nodes, u)
+        dx, dy, w, error = shifted_proxies(keys, patches, patch, cells, log_share, u, rtol)
         at_nodes = np.empty((3, rows, columns))
         least_sum = np.inf
         for r in range(rows):
@@ -171,11 +132,12 @@ def _solve(
                 sums = proxy_sums(size * (x * up - y * along), size * (y * up + x * along), dx, dy, w)
                 at_nodes[0, r, a], at_nodes[1, r, a], at_nodes[2, r, a] = sums
                 least_sum = min(least_sum, sums[0])
-        tail = _interpolate(at_nodes, transform[rows], transform[columns], coefficients[patch]) / least_sum
+        in_size, in_angle = tables.transform[rows], tables.transform[columns]
+        tail = _interpolate(at_nodes, in_size, in_angle, found.coefficients[patch]) / least_sum
         if tail > 0.4 * rtol:
             continue
-        orders[patch, 0], orders[patch, 1] = rows, columns
-        errors[patch] = error + 0.3 * rtol + tail
+        found.orders[patch, 0], found.orders[patch, 1] = rows, columns
+        found.errors[patch] = error + 0.3 * rtol + tail
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
@@ -207,17 +169,15 @@ def _evaluate(
     queries: Any,
     beta: float,
     patch: Any,
-    centre: Any,
+    patches: Any,
     inverse_sine: Any,
-    low: Any,
-    high: Any,
-    orders: Any,
-    coefficients: Any,
-    towards: Any,
+    found: Any,
     mean: Any,
     log_partition: Any,
 ) -> None:
     """Clenshaw's sums of the patches that have them."""
+    centre, low, high = patches.direction, patches.low, patches.high
+    orders, coefficients, towards = found.orders, found.coefficients, found.towards
     for i in range(queries.shape[0]):
         c = patch[i]
         x, y = beta * queries[i, 0], beta * queries[i, 1]

@@ -1,7 +1,8 @@
 """Polynomials in vector registers for compiled loops over tokens that each belong to another cell.
 
 A loop over such tokens cannot be turned into vector instructions: every token reads and writes rows of its own. The
-rows can, so these functions spell out the vectors: one token, its row in the lanes.
+rows can, so these functions spell out the vectors: one token, its row in one register. They are written with
+llvmlite, numba's own compiler, because numba has no vector type.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from numba.extending import intrinsic
 _FLAGS = ("contract", "nnan", "ninf", "nsz")
 
 
-def _lanes(width: int) -> Any:
+def _vector(width: int) -> Any:
+    """The type of `width` float64 in one register."""
     return ir.VectorType(ir.DoubleType(), width)
 
 
 def _spread(builder: Any, value: Any, width: int) -> Any:
-    """The same value in all lanes."""
-    undefined, first = ir.Constant(_lanes(width), ir.Undefined), ir.Constant(ir.IntType(32), 0)
+    """The same value in all entries."""
+    undefined, first = ir.Constant(_vector(width), ir.Undefined), ir.Constant(ir.IntType(32), 0)
     mask = ir.Constant(ir.VectorType(ir.IntType(32), width), [0] * width)
     return builder.shuffle_vector(builder.insert_element(undefined, value, first), undefined, mask)
 
@@ -32,11 +34,11 @@ def _multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
 
 
 def _load(builder: Any, pointer: Any, width: int) -> Any:
-    return builder.load(builder.bitcast(pointer, _lanes(width).as_pointer()), align=8)
+    return builder.load(builder.bitcast(pointer, _vector(width).as_pointer()), align=8)
 
 
 def _store(builder: Any, value: Any, pointer: Any, width: int) -> None:
-    builder.store(value, builder.bitcast(pointer, _lanes(width).as_pointer()), align=8)
+    builder.store(value, builder.bitcast(pointer, _vector(width).as_pointer()), align=8)
 
 
 def _pointer(context: Any, builder: Any, kind: Any, array: Any, offset: Any) -> Any:
@@ -52,7 +54,7 @@ def polynomials_to_row(table: np.ndarray) -> Any:
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             pointer = _pointer(context, builder, signature.args[0], args[0], args[1])
             x, m = _spread(builder, args[2], width), _spread(builder, args[3], width)
-            rows = [ir.Constant(_lanes(width), [float(c) for c in table[k]]) for k in range(order)]
+            rows = [ir.Constant(_vector(width), [float(c) for c in table[k]]) for k in range(order)]
             value = rows[-1]
             for row in reversed(rows[:-1]):
                 value = _multiply_add(builder, value, x, row)
@@ -79,7 +81,7 @@ def _four_polynomials(_context: Any, array: Any, _offset: Any, _order: Any, _x: 
         loop, end = builder.append_basic_block("row"), builder.append_basic_block("done")
         builder.cbranch(builder.icmp_signed(">", last, ir.Constant(integer, 0)), loop, end)
         builder.position_at_end(loop)
-        k, value = builder.phi(integer), builder.phi(_lanes(4))
+        k, value = builder.phi(integer), builder.phi(_vector(4))
         below = builder.sub(k, ir.Constant(integer, 1))
         next_value = _multiply_add(builder, value, x, row(below))
         k.add_incoming(last, before)
@@ -88,7 +90,7 @@ def _four_polynomials(_context: Any, array: Any, _offset: Any, _order: Any, _x: 
         value.add_incoming(next_value, loop)
         builder.cbranch(builder.icmp_signed(">", below, ir.Constant(integer, 0)), loop, end)
         builder.position_at_end(end)
-        result = builder.phi(_lanes(4))
+        result = builder.phi(_vector(4))
         result.add_incoming(highest, before)
         result.add_incoming(next_value, loop)
         _store(builder, result, _pointer(context, builder, signature.args[4], args[4], args[5]), 4)

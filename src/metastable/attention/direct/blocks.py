@@ -16,37 +16,42 @@ import torch
 from numba import njit
 from torch import Tensor
 
-from metastable.attention.exp2 import REDUCTION, exp2
+from metastable.attention.direct.exponents import exponents
+from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2
+from metastable.attention.operands import Operands
 from metastable.threads import blas_can_be_held, over_rows
 
-_LOG2_E, _LN_2 = math.log2(math.e), math.log(2.0)
 _KEYS = 1024
+"""Keys of a tile of 256 or 512 rows: 2 or 4 MB in float64, still in a cache when the second product reads it."""
 
 
-def attend_blocks(
-    queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float
-) -> tuple[Tensor, Tensor]:
+def attend_blocks(operands: Operands) -> tuple[Tensor, Tensor]:
     """(mean, log Z) of `attend` on the CPU for any d and d_v, in float32 or float64."""
+    operands.require_cpu("blocks")
     # numpy, not torch, outside the products: torch starts its threads for these few operations, and on a busy
     # machine waiting for them costs more than the operations.
-    q, k, v, m = (x.numpy() for x in (queries, keys, values, mass))
+    q, k, v, m = (x.numpy() for x in (operands.queries, operands.keys, operands.values, operands.mass))
     if m.min() <= 0.0:
         kept = m > 0.0
         k, v, m = k[kept], v[kept], m[kept]
     n, n_k, d_v = q.shape[0], k.shape[0], v.shape[1]
-    single = q.dtype == np.float32
-    keys, scaled = torch.from_numpy(np.ascontiguousarray(k)), torch.from_numpy(q * q.dtype.type(beta * _LOG2_E))
+    single, dtype = q.dtype == np.float32, operands.queries.dtype
+    limits = exponents(single)
+    keys, scaled = (
+        torch.from_numpy(np.ascontiguousarray(k)),
+        torch.from_numpy(q * q.dtype.type(operands.beta * LOG2_E)),
+    )
     largest = float(m.max())
     share = (m / m.dtype.type(largest))[:, None]
     weighted = torch.from_numpy(np.concatenate([v * share, share], axis=1))
     radius = math.sqrt(float(np.einsum("jc,jc->j", k, k, dtype=np.float64).max()))
     bound = np.sqrt(np.einsum("ic,ic->i", scaled.numpy(), scaled.numpy(), dtype=np.float64)) * radius
-    shift = np.where(bound > (40.0 if single else 360.0), -1e30, bound)
+    shift = np.where(bound > limits.bound, -1e30, bound)
     total = torch.from_numpy(np.zeros((n, d_v + 1)))
     rows = 256 if n < 4096 else 512
 
     def block_of_rows(start: int, stop: int) -> None:
-        buffer = torch.empty(rows * min(_KEYS, n_k), dtype=queries.dtype)
+        buffer = torch.empty(rows * min(_KEYS, n_k), dtype=dtype)
         for first in range(start, stop, rows):
             here = slice(first, min(first + rows, stop))
             rows_q, top, limit, sums = scaled[here], shift[here], bound[here], total[here]
@@ -54,19 +59,19 @@ def attend_blocks(
                 some, w = keys[key : key + _KEYS], weighted[key : key + _KEYS]
                 tile = buffer[: rows_q.shape[0] * some.shape[0]].view(rows_q.shape[0], some.shape[0])
                 torch.mm(rows_q, some.T, out=tile)
-                weights_in_place(tile.numpy(), top, limit, sums.numpy(), single)
+                weights_in_place(tile.numpy(), top, limit, sums.numpy(), limits.headroom, limits.floor)
                 if single:
                     sums.numpy()[...] += (tile @ w).numpy()
                 else:
                     sums.addmm_(tile, w)
 
     if blas_can_be_held():
-        over_rows(block_of_rows, n, cost=n * n_k * (0.5 + 0.05 * (queries.shape[1] + d_v)), quantum=rows)
+        over_rows(block_of_rows, n, cost=n * n_k * (0.5 + 0.05 * (q.shape[1] + d_v)), quantum=rows)
     else:
         block_of_rows(0, n)
     sums_of_rows = total.numpy()
     partition = sums_of_rows[:, -1]
-    log_partition = (shift + np.log2(partition)) * _LN_2 + math.log(largest)
+    log_partition = (shift + np.log2(partition)) * LN_2 + math.log(largest)
     mean = sums_of_rows[:, :-1] / partition[:, None]
     return torch.from_numpy(mean.astype(q.dtype, copy=False)), torch.from_numpy(
         log_partition.astype(q.dtype, copy=False)
@@ -74,10 +79,9 @@ def attend_blocks(
 
 
 @njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
-def weights_in_place(tile: Any, shift: Any, bound: Any, total: Any, single: bool) -> None:
+def weights_in_place(tile: Any, shift: Any, bound: Any, total: Any, headroom: float, least: float) -> None:
     """tile_ij <- 2^(tile_ij - shift_i), raising shift_i to the row's maximum where a later key could overflow."""
-    headroom = 90.0 if single else 700.0
-    floor = tile.dtype.type(-90.0 if single else -1000.0)
+    floor = tile.dtype.type(least)
     for i in range(tile.shape[0]):
         row = tile[i]
         if bound[i] - shift[i] > headroom:

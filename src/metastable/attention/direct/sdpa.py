@@ -11,19 +11,19 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from metastable.errors import InvalidInput
+from metastable.attention.operands import Operands
 
 
-def attend_sdpa(queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float) -> tuple[Tensor, Tensor]:
+def attend_sdpa(operands: Operands) -> tuple[Tensor, Tensor]:
     """(mean, log Z) of `attend` by torch's flash attention (4-D, one head); O(n d) memory."""
-    if queries.device.type != "cpu":
-        raise InvalidInput(f'kernel="sdpa" runs on the CPU, got tensors on {queries.device}')
+    operands.require_cpu("sdpa")
+    queries, keys, values, mass = operands.queries, operands.keys, operands.values, operands.mass
     kept = mass > 0
     if not bool(kept.all()):
         keys, values, mass = keys[kept], values[kept], mass[kept]
-    d_v, scale, shift = values.shape[1], beta, float(mass[0].log())
+    d_v, scale, shift = values.shape[1], operands.beta, float(mass[0].log())
     if not bool((mass == mass[0]).all()):
-        queries = torch.cat([beta * queries, torch.ones_like(queries[:, :1])], dim=1)
+        queries = torch.cat([scale * queries, torch.ones_like(queries[:, :1])], dim=1)
         keys = torch.cat([keys, torch.log(mass)[:, None]], dim=1)
         scale, shift = 1.0, 0.0
     width = max(queries.shape[1], d_v)

@@ -1,1 +1,51 @@
-"""Kernels for a CUDA device, in Triton and by torch."""
+"""Kernels for a CUDA device, in Triton and by torch; nothing here needs one to be imported."""
+
+import torch
+
+from metastable.attention.gpu.circle import RELATIVE_ERROR
+from metastable.attention.gpu.kernels import (
+    LARGEST_FLASH_D,
+    attend_batch,
+    attend_circle,
+    attend_flash,
+    attend_flash_fp16,
+    attend_gpu_float64,
+    attend_triton,
+    circle_gpu_cost,
+    gpu_available,
+)
+from metastable.attention.kernel import CUDA, Kernel
+
+__all__ = ["CIRCLE_GPU", "FLASH_BF16", "FLASH_FP16", "GPU_FLOAT64", "TRITON", "attend_batch"]
+
+TRITON = Kernel("triton", attend_triton, devices=CUDA, precision=torch.float32, available=gpu_available)
+GPU_FLOAT64 = Kernel(
+    "gpu_float64", attend_gpu_float64, devices=CUDA, precision=torch.float64, available=gpu_available
+)
+FLASH_BF16 = Kernel(
+    "flash_bf16",
+    attend_flash,
+    devices=CUDA,
+    precision=torch.bfloat16,
+    most_columns=LARGEST_FLASH_D,
+    available=gpu_available,
+)
+FLASH_FP16 = Kernel(
+    "flash_fp16",
+    attend_flash_fp16,
+    devices=CUDA,
+    precision=torch.float16,
+    most_columns=LARGEST_FLASH_D,
+    available=gpu_available,
+)
+CIRCLE_GPU = Kernel(
+    "circle_gpu",
+    attend_circle,
+    least_rtol=RELATIVE_ERROR,
+    devices=CUDA,
+    dimension=2,
+    other_values=False,
+    other_lengths=False,
+    available=gpu_available,
+    cost=circle_gpu_cost,
+)

@@ -6,8 +6,7 @@
     'circle_gpu'   keys on the circle gathered into cells: relative error 1e-10 up to beta max|q| = 311, n = 1e8
     'flash_bf16', 'flash_fp16'  torch's FlashAttention in half precision: three or four digits, by choice only
 
-Every kernel is (queries, keys, values, mass, beta) -> (mean, log_partition), as in `metastable.attention.select`,
-with results on the device and in the dtype of the queries. Nothing here needs a GPU to be imported.
+Results are on the device and in the dtype of the queries. Nothing here needs a GPU to be imported.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from metastable.attention.gpu.batch import attend_batch_small
-from metastable.attention.gpu.circle import attend_circle_gpu
+from metastable.attention.gpu.circle import RELATIVE_ERROR, attend_circle_gpu
 from metastable.attention.gpu.frame import frame_of
 from metastable.attention.gpu.jit import HAS_TRITON
 from metastable.attention.gpu.large import LARGEST_D as LARGEST_FUSED_D
@@ -30,10 +29,14 @@ from metastable.attention.gpu.large import LARGEST_SAME_D, attend_large
 from metastable.attention.gpu.matrix_library import attend_by_library
 from metastable.attention.gpu.small import LARGEST_D as LARGEST_SMALL_D
 from metastable.attention.gpu.small import attend_small
-from metastable.attention.operands import same_tensor
+from metastable.attention.kernel import AllDigits
+from metastable.attention.operands import Operands
 from metastable.errors import InvalidInput, MissingExtra
 
 LARGEST_FLASH_D = 256
+"""Largest d and d_v of torch's FlashAttention."""
+MOST_SHARP = 311.0
+"""Largest beta max|q| of the circle's cells: twice it, in bits, is the least exponent of the float64 kernel."""
 
 
 def gpu_available() -> bool:
@@ -41,14 +44,14 @@ def gpu_available() -> bool:
     return HAS_TRITON and torch.cuda.is_available()
 
 
-def require_cuda(queries: Tensor, keys: Tensor, kernel: str) -> None:
+def require_cuda(operands: Operands, kernel: str) -> None:
     """Refuse tensors that are not on a CUDA device, or a machine without one, in a sentence."""
     if not torch.cuda.is_available():
         raise InvalidInput(f"kernel {kernel!r} needs a CUDA device and torch sees none here; use kernel='auto'")
-    if not queries.is_cuda or not keys.is_cuda:
+    if not operands.queries.is_cuda or not operands.keys.is_cuda:
         raise InvalidInput(
-            f"kernel {kernel!r} needs tensors on a CUDA device, got {queries.device} and {keys.device}; "
-            "move them with .to('cuda')"
+            f"kernel {kernel!r} needs tensors on a CUDA device, got {operands.queries.device} and "
+            f"{operands.keys.device}; move them with .to('cuda')"
         )
     if not HAS_TRITON:
         raise MissingExtra(
@@ -57,70 +60,63 @@ def require_cuda(queries: Tensor, keys: Tensor, kernel: str) -> None:
         )
 
 
-def cuda_kernel(name: str) -> Callable[[Kernel], Kernel]:
-    """A kernel under its name, behind the checks that all share; no queries need no kernel."""
+def on_cuda(name: str) -> Callable[[AllDigits], AllDigits]:
+    """A kernel behind the checks that all share; no queries need no kernel."""
 
-    def named(kernel: Kernel) -> Kernel:
+    def named(kernel: AllDigits) -> AllDigits:
         @functools.wraps(kernel)
-        def checked(
-            queries: Float[Tensor, "q d"],
-            keys: Float[Tensor, "k d"],
-            values: Float[Tensor, "k v"],
-            mass: Float[Tensor, "k"],
-            beta: float,
-        ) -> tuple[Tensor, Tensor]:
-            require_cuda(queries, keys, name)
+        def checked(operands: Operands) -> tuple[Tensor, Tensor]:
+            require_cuda(operands, name)
+            queries = operands.queries
             if len(queries) == 0:
-                return queries.new_zeros(0, values.shape[1]), queries.new_zeros(0)
-            return kernel(queries, keys, values, mass, beta)
+                return queries.new_zeros(0, operands.values.shape[1]), queries.new_zeros(0)
+            return kernel(operands)
 
-        GPU_KERNELS[name] = checked
         return checked
 
     return named
 
 
-Kernel = Callable[[Tensor, Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]]
-GPU_KERNELS: dict[str, Kernel] = {}
-"""Kernels for CUDA tensors by name: (queries, keys, values, mass, beta) -> (mean, log_partition)."""
-
-
-@cuda_kernel("triton")
-def attend_triton(
-    queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float
-) -> tuple[Tensor, Tensor]:
+@on_cuda("triton")
+def attend_triton(operands: Operands) -> tuple[Tensor, Tensor]:
     """(mean, log Z) at float32 accuracy on CUDA, whatever the dtype of the tensors."""
-    return _attend(queries, keys, values, mass, beta, torch.float32)
+    return attend_in_precision(operands, torch.float32)
 
 
-@cuda_kernel("gpu_float64")
-def attend_gpu_float64(
-    queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float
-) -> tuple[Tensor, Tensor]:
+@on_cuda("gpu_float64")
+def attend_gpu_float64(operands: Operands) -> tuple[Tensor, Tensor]:
     """(mean, log Z) at float64 accuracy on CUDA, whatever the dtype of the tensors."""
-    return _attend(queries, keys, values, mass, beta, torch.float64)
+    return attend_in_precision(operands, torch.float64)
 
 
-@cuda_kernel("circle_gpu")
-def attend_circle(
-    queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float
-) -> tuple[Tensor, Tensor]:
-    """(mean, log Z) with the keys, unit vectors that are the values, gathered into cells of the circle."""
-    return attend_circle_gpu(queries, keys, values, mass, beta)
+@on_cuda("circle_gpu")
+def _attend_circle(operands: Operands) -> tuple[Tensor, Tensor]:
+    return attend_circle_gpu(operands.queries, operands.keys, operands.values, operands.mass, operands.beta)
 
 
-@cuda_kernel("flash_bf16")
-def attend_flash(queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float) -> tuple[Tensor, Tensor]:
+def attend_circle(operands: Operands, _rtol: float) -> tuple[Tensor, Tensor, float]:
+    """(mean, log Z, error) with the keys, unit vectors that are the values, gathered into cells of the circle."""
+    return *_attend_circle(operands), RELATIVE_ERROR
+
+
+def circle_gpu_cost(operands: Operands, _rtol: float) -> float:
+    """Measured on an H200, in pairs of float64: launches, the keys sorted, and the proxies that queries meet."""
+    if operands.sharpness > MOST_SHARP:
+        return math.inf
+    n_q, n_k = operands.queries.shape[0], operands.keys.shape[0]
+    return 7e8 + 150.0 * n_k + n_q * max(256.0, 25.2 * operands.sharpness)
+
+
+@on_cuda("flash_bf16")
+def attend_flash(operands: Operands) -> tuple[Tensor, Tensor]:
     """(mean, log Z) by torch's FlashAttention in bfloat16: relative error 2e-3."""
-    return _flash(queries, keys, values, mass, beta, torch.bfloat16)
+    return _flash(operands, torch.bfloat16)
 
 
-@cuda_kernel("flash_fp16")
-def attend_flash_fp16(
-    queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float
-) -> tuple[Tensor, Tensor]:
+@on_cuda("flash_fp16")
+def attend_flash_fp16(operands: Operands) -> tuple[Tensor, Tensor]:
     """(mean, log Z) by torch's FlashAttention in float16: relative error 3e-4."""
-    return _flash(queries, keys, values, mass, beta, torch.float16)
+    return _flash(operands, torch.float16)
 
 
 def attend_batch(
@@ -178,14 +174,12 @@ def rounding_error(queries: Tensor, keys: Tensor, beta: float, precision: torch.
     return torch.finfo(precision).eps * (keys.shape[1] + 4) * (1 + reach)
 
 
-def _attend(
-    queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float, precision: torch.dtype
-) -> tuple[Tensor, Tensor]:
+def attend_in_precision(operands: Operands, precision: torch.dtype) -> tuple[Tensor, Tensor]:
     """The kernel for these dimensions and this precision, on tensors whose rows lie one after the other."""
-    same = same_tensor(keys, values)
-    queries, keys, mass = queries.contiguous(), keys.contiguous(), mass.contiguous()
-    values = keys if same else values.contiguous()
-    frame = frame_of(queries, keys, values, mass, beta)
+    same = operands.values_are_keys
+    queries, keys, mass = (x.contiguous() for x in (operands.queries, operands.keys, operands.mass))
+    values = keys if same else operands.values.contiguous()
+    frame = frame_of(queries, keys, values, mass, operands.beta)
     widest = max(keys.shape[1], values.shape[1])
     if widest <= LARGEST_SMALL_D:
         return attend_small(queries, keys, values, mass, frame, precision)
@@ -194,25 +188,24 @@ def _attend(
     return attend_by_library(queries, keys, values, mass, frame, precision)
 
 
-def _flash(
-    queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
+def _flash(operands: Operands, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """FlashAttention knows no masses, so unequal ones travel in the values: with e_ij = e^{beta <q_i, k_j>},
 
     mean = [sum_j e_ij m_j v_j / sum_j e_ij] / [sum_j e_ij m_j / sum_j e_ij].
     """
+    queries, keys, values, mass = operands.queries, operands.keys, operands.values, operands.mass
     d, d_v = keys.shape[1], values.shape[1]
     top = mass.max()
     equal = bool((mass == top).all())
-    carried = values if equal else torch.cat([values * (mass / top)[:, None], (mass / top)[:, None]], dim=1)
-    width = 8 * math.ceil(max(d, carried.shape[1]) / 8)
+    weighted = values if equal else torch.cat([values * (mass / top)[:, None], (mass / top)[:, None]], dim=1)
+    width = 8 * math.ceil(max(d, weighted.shape[1]) / 8)
     if width > LARGEST_FLASH_D:
         raise InvalidInput(f"FlashAttention takes dimensions up to {LARGEST_FLASH_D}, got {max(d, d_v)}")
     q, k, v = (
         functional.pad(x, (0, width - x.shape[1])).to(dtype)[None, None].contiguous()
-        for x in (queries, keys, carried)
+        for x in (queries, keys, weighted)
     )
-    out, log_sum = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, False, scale=beta)[:2]
+    out, log_sum = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, False, scale=operands.beta)[:2]
     attended = out[0, 0].to(queries.dtype)
     log_partition = log_sum[0, 0].to(queries.dtype) + torch.log(top).to(queries.dtype)
     if equal:

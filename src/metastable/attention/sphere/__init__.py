@@ -1,1 +1,23 @@
 """Tokens on S^2: cells of keys, or a Fourier grid; the error is stated."""
+
+from typing import Any
+
+import torch
+
+from metastable.attention.kernel import CPU, LEAST_RTOL, Kernel
+from metastable.attention.sphere.cells import attend_sphere_cells, cells_cost
+from metastable.attention.sphere.grid import attend_sphere_grid, grid_cost
+
+__all__ = ["SPHERE", "SPHERE_GRID"]
+
+_ON_S2: dict[str, Any] = {
+    "least_rtol": LEAST_RTOL,
+    "devices": CPU,
+    "dtypes": frozenset({torch.float64}),
+    "dimension": 3,
+    "other_values": False,
+    "other_lengths": False,
+}
+
+SPHERE = Kernel("sphere", attend_sphere_cells, cost=cells_cost, **_ON_S2)
+SPHERE_GRID = Kernel("sphere_grid", attend_sphere_grid, cost=grid_cost, **_ON_S2)

@@ -31,23 +31,23 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.attention.operands import Operands
 from metastable.attention.sphere.groups import SPLIT, attend_groups
 from metastable.attention.sphere.tree import KeyTree, QueryTree, key_tree, query_tree
 from metastable.errors import InvalidInput
 from metastable.threads import over_rows
 
-_ORDERS = np.array([6, 8, 10, 12, 14, 16, 18, 20, 23])
+ORDERS = np.array([6, 8, 10, 12, 14, 16, 18, 20, 23])
+"""Numbers p of proxies per side of a cell that are on offer; the bounds of `sphere.walk` hold up to p = 24."""
 _OFF_SPHERE = 1e-6
+"""How far lengths of keys may be from one: beyond, it is no rounding, and keys were meant to be elsewhere."""
+_FEW_PAIRS = 400_000_000
+"""Pairs, 2e4 squared, up to which the trees of the cells are not worth their cost."""
+_MOST_SHARP = 2e4
+"""Largest beta |q| for which the cells are chosen; the costs above were measured up to 1e4."""
 
 
-def attend_sphere_cells(
-    queries: Float[Tensor, "q 3"],
-    keys: Float[Tensor, "k 3"],
-    values: Float[Tensor, "k 3"],
-    mass: Float[Tensor, "k"],
-    beta: float,
-    rtol: float,
-) -> tuple[Float[Tensor, "q 3"], Float[Tensor, "q"], float]:
+def attend_sphere_cells(operands: Operands, rtol: float) -> tuple[Float[Tensor, "q 3"], Float[Tensor, "q"], float]:
     """m_i = sum_j m_j e^{beta <q_i, k_j>} k_j/Z_i,   Z_i = sum_j m_j e^{beta <q_i, k_j>},   keys on S^2.
 
     Returns (mean, log Z, error). Queries are any vectors, keys unit vectors, `values` the keys. `error` bounds
@@ -55,19 +55,21 @@ def attend_sphere_cells(
     1e-15 beta |q|.
 
     >>> x = torch.eye(3, dtype=torch.float64)
-    >>> mean, log_z, error = attend_sphere_cells(x, x, x, torch.full((3,), 1 / 3, dtype=torch.float64), 2.0, 1e-8)
+    >>> equal = torch.full((3,), 1 / 3, dtype=torch.float64)
+    >>> mean, log_z, error = attend_sphere_cells(Operands(x, x, x, equal, 2.0), 1e-8)
     >>> round(mean[0, 0].item(), 8), round(math.exp(2) / (math.exp(2) + 2), 8), error < 1e-8
     (0.78698604, 0.78698604, True)
     """
-    k, m, off_sphere = checked_keys(queries, keys, values, mass, rtol)
+    k, m, off_sphere = checked_keys(operands, rtol)
+    queries = operands.queries
     if m.min() <= 0.0:
         k, m = k[m > 0.0], m[m > 0.0]
     n = queries.shape[0]
     if n == 0:
         return queries.new_empty((0, 3)), queries.new_empty(0), 0.0
-    scaled = queries.numpy() * beta
+    scaled = queries.numpy() * operands.beta
     scale = float(m.max())
-    tree, boxes = key_tree(k, m / scale, _ORDERS), query_tree(scaled)
+    tree, boxes = key_tree(k, m / scale, ORDERS), query_tree(scaled)
     longest = math.sqrt(float(np.einsum("ic,ic->i", scaled, scaled).max()))
     # Proxies lie on the sphere; keys that do not differ from them by what rounding did to their length.
     rounding = 8.0 * np.finfo(np.float64).eps * (64.0 + longest) + longest * off_sphere
@@ -79,10 +81,16 @@ def attend_sphere_cells(
     return mean, log_partition, float(2.0 * bound + rounding)
 
 
-def checked_keys(
-    queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, rtol: float
-) -> tuple[np.ndarray, np.ndarray, float]:  # fmt: skip
+def cells_cost(operands: Operands, rtol: float) -> float:
+    """Measured nanoseconds for keys that fill the sphere; clusters cost less, and never as much as all pairs."""
+    if operands.pairs <= _FEW_PAIRS or operands.sharpness >= _MOST_SHARP:
+        return math.inf
+    return min(5000.0 * operands.queries.shape[0] * (1.0 if rtol >= 1e-8 else 4.0), 0.8 * operands.pairs)
+
+
+def checked_keys(operands: Operands, rtol: float) -> tuple[np.ndarray, np.ndarray, float]:
     """(keys, masses, how far keys of positive mass are off the sphere), or a refusal of what S^2 cannot do."""
+    queries, keys, values, mass = operands.queries, operands.keys, operands.values, operands.mass
     if queries.ndim != 2 or keys.ndim != 2 or queries.shape[1] != 3 or keys.shape[1] != 3:
         raise InvalidInput(
             f"the cell method on S^2 needs d = 3, got queries {tuple(queries.shape)} and keys {tuple(keys.shape)}"

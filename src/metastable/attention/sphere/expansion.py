@@ -19,15 +19,15 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from metastable.attention.exp2 import NO_REASSOCIATION, REDUCTION, exp2
+from metastable.attention.exp2 import LOG2_E, NO_REASSOCIATION, REDUCTION, exp2
 from metastable.attention.sphere.proxies import lagrange
-from metastable.attention.sphere.walk import LOG2_E
 
 _LEVELS, _LARGEST = 5, 24
-"""Most terms in the thin direction, most nodes (an even number) in the others."""
+"""Most terms in the thin direction, most nodes (an even number) in the others; boxes that need more are split."""
 NARROWEST = 0.25
-"""Boxes are widened to this half-width: derivatives are taken across them."""
+"""Boxes are widened to this half-width: derivatives are taken across them, and rounding is divided by it."""
 _BLOCK = 128
+"""Most keys and proxies whose factors are tabulated for one matrix product."""
 
 
 @njit(cache=True, nogil=True)

@@ -29,47 +29,45 @@ from jaxtyping import Float
 from scipy import fft
 from torch import Tensor
 
-from metastable.attention.direct.fused import attend_fused
+from metastable.attention.direct import FUSED
+from metastable.attention.operands import Operands
 from metastable.attention.sphere.cells import attend_sphere_cells, checked_keys
 from metastable.attention.sphere.gridding import columns_of, interpolator, rows_of, sort_tokens, spreader
 from metastable.attention.sphere.nodes import attend_nodes, attend_rings
-from metastable.attention.sphere.plan import Plan, Surface, plan, sample, surface, thinned
+from metastable.attention.sphere.plan import Plan, Surface, plan, surface, thinned
 from metastable.attention.sphere.window import Window, ellipsoid, lebesgue, von_mises
 from metastable.errors import InvalidInput
 from metastable.threads import over_rows
 
-_FEW = 600
+_FEW_ROWS = 600
 """So many rows over all keys cost less than the trees of the cells."""
+_MOST_LOST = 0.02
+"""Share of the sampled rows that the grid may leave to the cells before these are taken for all rows."""
 
 
-def attend_sphere_grid(
-    queries: Float[Tensor, "q 3"],
-    keys: Float[Tensor, "k 3"],
-    values: Float[Tensor, "k 3"],
-    mass: Float[Tensor, "k"],
-    beta: float,
-    rtol: float,
-) -> tuple[Float[Tensor, "q 3"], Float[Tensor, "q"], float]:
+def attend_sphere_grid(operands: Operands, rtol: float) -> tuple[Float[Tensor, "q 3"], Float[Tensor, "q"], float]:
     """m_i = sum_j m_j e^{beta <q_i, k_j>} k_j/Z_i,   Z_i = sum_j m_j e^{beta <q_i, k_j>},   keys on S^2.
 
     Returns (mean, log Z, error) as `attend_sphere_cells`, for queries that are a matrix times the keys or of one
     length; rows whose bound exceeds rtol come from the cells.
 
     >>> x = torch.eye(3, dtype=torch.float64)
-    >>> mean, log_z, error = attend_sphere_grid(x, x, x, torch.full((3,), 1 / 3, dtype=torch.float64), 2.0, 1e-8)
+    >>> equal = torch.full((3,), 1 / 3, dtype=torch.float64)
+    >>> mean, log_z, error = attend_sphere_grid(Operands(x, x, x, equal, 2.0), 1e-8)
     >>> round(mean[0, 0].item(), 8), round(math.exp(2) / (math.exp(2) + 2), 8), error < 1e-8
     (0.78698604, 0.78698604, True)
     """
-    k, m, off_sphere = checked_keys(queries, keys, values, mass, rtol)
+    k, m, off_sphere = checked_keys(operands, rtol)
+    queries = operands.queries
     n = queries.shape[0]
     if n == 0:
         return queries.new_empty((0, 3)), queries.new_empty(0), 0.0
-    where = surface(queries.numpy(), k, beta)
+    where = operands.once(surface)
     if where is None:
         raise InvalidInput(
             "the grid on S^2 needs queries that are a matrix times the keys, or of one length; use kernel='sphere'"
         )
-    grids = plan(where, sample(queries, keys, mass, beta), rtol)
+    grids = operands.once(plan, rtol)
     mean, log_partition = torch.empty((n, 3), dtype=torch.float64), torch.empty(n, dtype=torch.float64)
     errors = np.full(n, np.inf)
     rounding = 8.0 * np.finfo(np.float64).eps * (64.0 + where.longest)
@@ -79,32 +77,29 @@ def attend_sphere_grid(
         error = _attend_grid(where, k, m / total_mass, grids, mean.numpy(), total)
         with np.errstate(divide="ignore"):
             errors = np.where(total > error, 2.0 * error / (total - error), np.inf)
-        squares = np.einsum("ic,ic->i", queries.numpy(), queries.numpy()) * beta**2
+        squares = np.einsum("ic,ic->i", queries.numpy(), queries.numpy()) * operands.beta**2
         total[:] = np.log(np.maximum(total, 1e-300)) + np.sqrt(squares + grids.soft**2) + math.log(total_mass)
         errors += rounding + 2.0 * (where.longest * off_sphere + where.miss)
     failed = np.flatnonzero(~(errors <= rtol))
     bound = float(errors.max(initial=rounding, where=errors <= rtol))
     if len(failed):
         rows = torch.from_numpy(failed)
-        if len(failed) <= _FEW:
-            mean[rows], log_partition[rows] = attend_fused(queries[rows], keys, keys, mass, beta)
+        left = operands.of_queries(rows)
+        if len(failed) <= _FEW_ROWS:
+            found = FUSED(left)
+            mean[rows], log_partition[rows] = found.mean, found.log_partition
         else:
-            part = attend_sphere_cells(queries[rows], keys, values, mass, beta, rtol)
+            part = attend_sphere_cells(left, rtol)
             mean[rows], log_partition[rows], bound = part[0], part[1], max(bound, part[2])
     return mean, log_partition, bound
 
 
-def grid_cost(
-    queries: Float[Tensor, "q 3"], keys: Float[Tensor, "k 3"], mass: Float[Tensor, "k"], beta: float, rtol: float
-) -> float:  # fmt: skip
+def grid_cost(operands: Operands, rtol: float) -> float:
     """Forecast of the nanoseconds of `attend_sphere_grid`; infinite where it would leave many rows to the cells."""
-    where = surface(queries.numpy(), keys.numpy(), beta)
-    if where is None:
+    grids = operands.once(plan, rtol)
+    if grids is None or grids.lost > _MOST_LOST:
         return math.inf
-    grids = plan(where, sample(queries, keys, mass, beta), rtol)
-    if grids is None or grids.lost > 0.02:
-        return math.inf
-    return 350.0 * len(keys) + 250.0 * len(queries) + grids.nanoseconds
+    return 350.0 * len(operands.keys) + 250.0 * len(operands.queries) + grids.nanoseconds
 
 
 def _attend_grid(
@@ -193,7 +188,7 @@ def _fields(where: Surface, weights: np.ndarray, grids: Plan) -> tuple[np.ndarra
         modes = fft.fft(torus, axis=0)
         # sum |T_lm| (E_l + E_m), both signs of m
         size = np.abs(modes) * (2.0 / n**2)
-        rough[c] = size.sum(axis=1) @ kept.error[_rows(n)] + size.sum(axis=0) @ kept.error[: n // 2]
+        rough[c] = size.sum(axis=1) @ kept.error[_frequencies(n)] + size.sum(axis=0) @ kept.error[: n // 2]
         modes = fft.ifft(_resized(modes / symbol, fine), axis=0, norm="forward")
         fields[:, c, half : half + fine] = fft.irfft(modes[rows_at], n=fine, norm="forward")
     fields[:, :, :half] = fields[:, :, fine : fine + half]
@@ -243,11 +238,11 @@ def _attend_ellipsoid(
 
 def _symbol(kept: Window, n: int) -> np.ndarray:
     """(N, N/2): e^{il pi/N} psi_l psi_m, for nodes theta that begin half a step from the pole."""
-    along = kept.transform[_rows(n)] * np.exp(1j * math.pi / n * np.fft.fftfreq(n, 1.0 / n))
+    along = kept.transform[_frequencies(n)] * np.exp(1j * math.pi / n * np.fft.fftfreq(n, 1.0 / n))
     return along[:, None] * kept.transform[: n // 2]
 
 
-def _rows(n: int) -> np.ndarray:
+def _frequencies(n: int) -> np.ndarray:
     """|l| of the rows of a transform: 0, 1, ..., n/2, ..., 1."""
     return np.minimum(np.arange(n), n - np.arange(n))
 

@@ -14,9 +14,11 @@ from metastable.attention.sphere.expansion import NARROWEST, deviations, evaluat
 from metastable.attention.sphere.walk import descend, row_sums, row_top, unpack, walk
 
 SPLIT, DONE = 0, 1
+"""What became of a group: left to its children, or computed."""
 _DIRECT_ROWS, _FEWEST_ROWS = 128, 24
 """Most rows of a box that is summed row by row, and fewest for which an expansion can pay."""
 _FARTHEST = 2.5
+"""Standard deviations of the keys beyond which an expansion is not tried: a forecast, not a bound."""
 
 
 @njit(cache=True, nogil=True)

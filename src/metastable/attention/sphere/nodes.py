@@ -16,10 +16,10 @@ import numpy as np
 from numba import njit
 from scipy import fft
 
-from metastable.attention.exp2 import REDUCTION, exp2
-from metastable.attention.sphere.walk import LOG2_E
+from metastable.attention.exp2 import LOG2_E, REDUCTION, exp2
 
 _GROUP = 8
+"""Neighbouring targets that share one collection of nodes."""
 
 
 def attend_rings(r: float, weights: np.ndarray, depth: float) -> tuple[np.ndarray, float]:
@@ -53,8 +53,8 @@ def _convolve(a: int, kernel: Any, modes: Any, sums: Any) -> None:
     last = len(modes) - 1
     for i in range(len(kernel)):
         b = a + i
-        for mirrored in range(1 if a + b == last else 2):
-            one, two = (last - a, last - b) if mirrored else (a, b)
+        for reflected in range(1 if a + b == last else 2):  # at the equator
+            one, two = (last - a, last - b) if reflected else (a, b)
             for swapped in range(1 if a == b else 2):
                 source, target = (one, two) if swapped else (two, one)
                 for c in range(modes.shape[1]):

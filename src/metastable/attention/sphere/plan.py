@@ -15,14 +15,17 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from scipy import fft
-from torch import Tensor
 
-from metastable.attention.direct.fused import attend_fused
+from metastable.attention.direct import FUSED
+from metastable.attention.operands import Operands
 from metastable.attention.sphere.window import WINDOWS, Window, ellipsoid, lebesgue, mapped_error, von_mises, window
 
 _SAMPLE, _SHORTEST = 48, 16
+"""Rows that are sampled: spread over all, and the shortest ones."""
 _MARGIN = 4.0
+"""How much less than the sampled rows allow is asked of the grids, for the rows that were not sampled."""
 _MOST_NODES = 2000
+"""Largest N: the fine grid then holds four fields of up to 2000 x 4000 numbers, 256 MB."""
 _LEAST_ERROR = 1e-14
 """Error relative to e^{h} that the grid can promise at best."""
 _RINGS = 24
@@ -72,9 +75,10 @@ class Plan(NamedTuple):
     """Forecast of the cost of everything but the tokens."""
 
 
-def surface(queries: np.ndarray, keys: np.ndarray, beta: float) -> Surface | None:
+def surface(operands: Operands) -> Surface | None:
     """The map from S^2 to the queries: queries of one length, or keys times a matrix; None if there is none."""
-    if queries is keys or (queries.shape == keys.shape and np.array_equal(queries, keys)):
+    queries, keys, beta = operands.queries.numpy(), operands.keys.numpy(), operands.beta
+    if operands.queries is operands.keys or (queries.shape == keys.shape and np.array_equal(queries, keys)):
         return Surface(None, None, beta, beta, 0.0)
     if beta == 0.0:  # any point will do
         return Surface(np.tile([0.0, 0.0, 1.0], (len(queries), 1)), None, 0.0, 0.0, 0.0)
@@ -95,8 +99,9 @@ def surface(queries: np.ndarray, keys: np.ndarray, beta: float) -> Surface | Non
     return Surface(None, beta * matrix.T, beta * float(sizes[0]), beta * float(sizes[-1]), 2.0 * beta * miss)
 
 
-def sample(queries: Tensor, keys: Tensor, mass: Tensor, beta: float) -> Sampled:
+def sample(operands: Operands) -> Sampled:
     """Partitions of a few rows over some of the keys, among them the shortest rows."""
+    queries, keys, mass, beta = operands.queries, operands.keys, operands.mass, operands.beta
     few = queries[:: max(len(queries) // _SAMPLE, 1)]
     random = len(few)
     lengths = torch.linalg.vector_norm(queries, dim=1)
@@ -107,15 +112,17 @@ def sample(queries: Tensor, keys: Tensor, mass: Tensor, beta: float) -> Sampled:
     part, part_mass = keys[::step].contiguous(), mass[::step].contiguous()
     if not float(part_mass.sum()) > 0.0:
         part, part_mass = keys, mass
-    _, log_z = attend_fused(few, part, part, part_mass, beta)
+    log_z = FUSED(Operands(few, part, part, part_mass, beta)).log_partition
     depths = lengths - log_z + math.log(float(part_mass.sum()))
     return Sampled(lengths.numpy(), depths.numpy(), random)
 
 
-def plan(where: Surface, seen: Sampled, rtol: float) -> Plan | None:
+def plan(operands: Operands, rtol: float) -> Plan | None:
     """The cheapest grids that meet rtol for the sampled rows, or as near as windows come; None if too large."""
-    if where.map is not None and where.shortest <= 1e-3 * where.longest:
+    where = operands.once(surface)
+    if where is None or (where.map is not None and where.shortest <= 1e-3 * where.longest):
         return None
+    seen = operands.once(sample)
     of_keys = of_queries = von_mises(where.longest, _MOST_NODES)
     chosen = None
     for soft in math.sqrt(where.longest) * np.array(_SOFT if where.map is not None else (0.0,)):

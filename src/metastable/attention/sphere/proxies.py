@@ -15,6 +15,7 @@ import numpy as np
 from numba import njit
 
 _BLOCK = 64
+"""Keys whose polynomials are tabulated before one matrix product adds their moments."""
 
 
 @njit(cache=True, nogil=True)
@@ -39,7 +40,7 @@ def chebyshev(t: float, values: Any) -> None:
 
 
 @njit(cache=True, nogil=True)
-def proxies(tree: Any, cell: int, p: int, out: Any) -> None:
+def proxy_points(tree: Any, cell: int, p: int, out: Any) -> None:
     """out (3, p^2) = the proxies of a cell."""
     box = tree.box[cell]
     x, y = 0.5 * (box[0] + box[1]), 0.5 * (box[2] + box[3])
@@ -97,8 +98,8 @@ def _store(tree: Any, cell: int, moments: Any) -> None:
     at = tree.offset[cell]
     for index in range(tree.order[cell] + 1):
         p = tree.orders[index]
-        rows = tree.lagrange[index]
-        _product(rows, moments, rows, p, tree.weights[at : at + p * p].reshape(p, p))
+        from_moments = tree.lagrange[index]
+        _product(from_moments, moments, from_moments, p, tree.weights[at : at + p * p].reshape(p, p))
         at += p * p
 
 

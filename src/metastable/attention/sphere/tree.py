@@ -17,7 +17,9 @@ from metastable.attention.sphere.proxies import gather, inherit, lagrange
 from metastable.threads import over_rows
 
 KEY_LEAF, QUERY_LEAF = 32, 16
+"""Most keys or queries of a cell that is not split; 36 keys are the fewest that proxies (6 x 6) can stand for."""
 _FACE_BITS, _SPACE_BITS = 29, 21
+"""Bits of each coordinate in a Morton code of 63 bits: three for the face and two coordinates, or three of them."""
 
 
 class KeyTree(NamedTuple):

@@ -24,18 +24,20 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from metastable.attention.exp2 import REDUCTION, exp2
-from metastable.attention.sphere.proxies import proxies
+from metastable.attention.exp2 import LOG2_E, REDUCTION, exp2
+from metastable.attention.sphere.proxies import proxy_points
 
-LOG2_E = math.log2(math.e)
 _ELLIPSE = np.array([1.6, 2.2, 3.0, 4.0, 5.2, 7.0, 10.0, 16.0, 40.0, 400.0])
+"""Parameters rho of the Bernstein ellipses that are tried: every one gives a bound, the best is used."""
 _HALF_SUM = 0.5 * (_ELLIPSE + 1.0 / _ELLIPSE)
 _HALF_DIFFERENCE = 0.5 * (_ELLIPSE - 1.0 / _ELLIPSE)
 _LOG_ELLIPSE = np.log(_ELLIPSE)
 # 4/(rho - 1), and one more Lebesgue constant (below 3.1 up to p = 24) for the second side.
 _LOG_FRONT = np.log(4.0 / (_ELLIPSE - 1.0)) + math.log(1.0 + 3.1)
 _LARGEST_TURN = 1.5
+"""Largest |Im psi|: up to here the polynomial in `least_order` is above cosh - 1."""
 _SLACK = 2.0
+"""How far, as a logarithm, the first guess of a partition may be below its heaviest key."""
 
 
 @njit(cache=True, nogil=True)
@@ -243,7 +245,7 @@ def unpack(tree: Any, found: Any, count: int, points: int, reference: Any) -> An
             seen[:, at : at + length] = tree.keys[:, first : first + length]
         else:
             length = tree.orders[index] ** 2
-            proxies(tree, cell, tree.orders[index], seen[:3, at : at + length])
+            proxy_points(tree, cell, tree.orders[index], seen[:3, at : at + length])
             first = tree.offset[cell]
             for other in tree.orders[:index]:
                 first += other * other

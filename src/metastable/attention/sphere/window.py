@@ -22,6 +22,7 @@ from scipy.special import i0, ive
 WINDOWS = ((8, 2.0), (16, 1.25), (16, 1.5), (16, 2.0))
 """(width, fine over coarse nodes), cheapest first. Widths fill vector registers: 12 costs as much as 16."""
 _OFFSETS = 33
+"""Places between two nodes at which the error of a window is looked for."""
 
 
 class Window(NamedTuple):

@@ -1,0 +1,65 @@
+"""The fused kernel across blocks of keys, and the private function of numba it is made of."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from numba import njit
+
+from attention.attention_reference import LAYOUTS, check_many_blocks, check_rising_scores, masses, tokens
+from metastable.attention import Operands
+from metastable.attention.direct import FUSED
+from metastable.attention.direct.fused import MAX_COLUMNS, aligned_zeros, fused_cost, key_blocks, with_item
+from metastable.errors import InvalidInput
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("beta", [0.0, 1.0, 64.0, 3e3, 1e6])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_many_blocks_of_keys(dtype, beta, layout):
+    check_many_blocks(FUSED, 3, dtype, beta, layout)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_scores_that_rise_from_block_to_block(dtype):
+    check_rising_scores(FUSED, dtype)
+
+
+def test_more_columns_than_registers_are_refused():
+    x = torch.ones(2, MAX_COLUMNS + 1, dtype=torch.float64)
+    with pytest.raises(InvalidInput, match='d and d_v up to 8, got 9 and 9; use kernel="blocks"'):
+        FUSED(Operands(x, x, x, torch.ones(2, dtype=torch.float64), 1.0))
+
+
+def test_keys_of_mass_zero_leave_no_place():
+    x, m = tokens(50, 2, "uniform", 0).numpy(), masses(50, 1).numpy()
+    keys, weighted = aligned_zeros((4, 2, 16), np.float64), aligned_zeros((4, 3, 16), np.float64)
+    count, longest, largest = key_blocks(x, x, m, keys, weighted)
+    seen = m > 0
+    assert count == seen.sum() and longest == pytest.approx(1.0, abs=1e-15) and largest == m.max()
+    np.testing.assert_array_equal(keys.transpose(0, 2, 1).reshape(-1, 2)[:count], x[seen])
+    np.testing.assert_allclose(weighted[:, 2].ravel()[:count], m[seen] / m.max(), rtol=1e-15)
+
+
+def test_zeros_begin_at_a_line_of_the_cache():
+    for shape in ((3, 5), (1, 2, 208)):
+        for dtype in (np.float32, np.float64):
+            found = aligned_zeros(shape, dtype)
+            assert found.ctypes.data % 64 == 0 and found.shape == shape and found.dtype == dtype and not found.any()
+
+
+def test_the_forecast_is_proportional_to_the_pairs():
+    x = tokens(30, 2, "uniform", 0)
+    one, two = (Operands(x, k, k, torch.ones(len(k)), 1.0) for k in (x, torch.cat([x, x])))
+    assert 2 * fused_cost(one, 1e-6) == fused_cost(two, 1e-6)
+
+
+def test_private_interface_of_numba_still_replaces_an_entry_of_a_tuple():
+    """numba.cpython.unsafe.tuple.tuple_setitem is private: an upgrade that drops or changes it must fail here."""
+
+    @njit
+    def replaced(entries, i, x):
+        return with_item(entries, i, x)
+
+    assert replaced((1.0, 2.0, 3.0), 1, 7.0) == (1.0, 7.0, 3.0)

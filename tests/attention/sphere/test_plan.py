@@ -1,0 +1,73 @@
+"""The plan of a grid on S^2: the surface of the queries, the sampled partitions, and the sizes they ask for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from attention.sphere.sphere_tokens import equal, tokens
+from metastable.attention import KERNELS, Operands
+from metastable.attention.sphere.plan import plan, sample, surface, thinned
+from metastable.attention.sphere.window import von_mises
+
+MATRIX = torch.tensor([[1.0, 0.2, 0.0], [-0.3, 0.8, 0.1], [0.1, -0.2, 0.7]], dtype=torch.float64)
+
+
+def asked(queries, keys, beta=20.0):
+    return Operands(queries, keys, keys, equal(len(keys)), beta)
+
+
+def test_surfaces_of_queries() -> None:
+    x, y = tokens("uniform", 300, 0), tokens("uniform", 200, 1)
+    own = surface(asked(x, x))
+    assert own.points is None and own.map is None and own.longest == own.shortest == 20.0 and own.miss == 0.0
+    other = surface(asked(0.7 * y, x))
+    assert other.longest == pytest.approx(14.0) and other.map is None
+    np.testing.assert_allclose(other.points, y.numpy(), atol=1e-15)
+    mapped = surface(asked(x @ MATRIX, x))
+    np.testing.assert_allclose(mapped.map, 20.0 * MATRIX.T.numpy(), atol=1e-12)
+    sizes = torch.linalg.svdvals(MATRIX)
+    assert mapped.longest == pytest.approx(20.0 * float(sizes[0])) and mapped.shortest == pytest.approx(
+        20.0 * float(sizes[2])
+    )
+    lengths = torch.linspace(0.5, 1.5, 300, dtype=torch.float64)[:, None]
+    assert surface(asked(lengths * x, x)) is None
+    nowhere = surface(asked(lengths * x, x, beta=0.0))
+    assert nowhere.longest == 0.0 and nowhere.points.shape == (300, 3)
+
+
+def test_sampled_partitions_are_those_of_the_rows() -> None:
+    x = tokens("uniform", 100, 3)
+    few = asked(x, x, beta=5.0)
+    seen = sample(few)
+    log_z = KERNELS["dense"](few).log_partition.numpy()
+    np.testing.assert_allclose(seen.lengths, 5.0, rtol=1e-14)
+    step = max(100 // 48, 1)
+    np.testing.assert_allclose(seen.depths[: seen.random], 5.0 - log_z[::step][: seen.random], rtol=1e-12)
+
+
+def test_a_tighter_tolerance_and_a_sharper_softmax_need_more_nodes() -> None:
+    x = tokens("uniform", 4000, 0)
+    loose, tight = plan(asked(x, x), 1e-4), plan(asked(x, x), 1e-9)
+    sharp = plan(asked(x, x, beta=200.0), 1e-4)
+    assert loose.coarse_keys < tight.coarse_keys and loose.coarse_keys < sharp.coarse_keys
+    assert loose.lost == 0.0 and loose.error < 1e-4 and loose.nanoseconds < sharp.nanoseconds
+    assert plan(asked(x, x, beta=1e7), 1e-9) is None
+
+
+def test_queries_that_are_nearly_flat_have_no_plan() -> None:
+    x = tokens("uniform", 500, 0)
+    flat = x @ torch.diag(torch.tensor([1.0, 1.0, 1e-4], dtype=torch.float64))
+    assert plan(asked(flat, x), 1e-6) is None
+    lengths = torch.linspace(0.5, 1.5, 500, dtype=torch.float64)[:, None]
+    assert plan(asked(lengths * x, x), 1e-6) is None
+
+
+def test_rings_near_the_poles_have_fewer_nodes() -> None:
+    theta, counts = thinned(80, lambda high: von_mises(30.0 * high, 200), 1e-9)
+    assert len(theta) == 40 and counts.max() <= 80
+    assert counts[0] < counts[20] and np.array_equal(counts, counts[::-1])
+    assert theta[0] == pytest.approx(math.pi / 80)

@@ -1,0 +1,43 @@
+"""Lengths of rows in one pass: compiled and by torch, in every layout."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from metastable.attention.lengths import all_finite, squared_lengths
+
+
+@pytest.mark.parametrize("d", [1, 2, 3, 8, 9, 40])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_extremes_of_the_squared_lengths(d, dtype):
+    x = torch.randn(700, d, generator=torch.Generator().manual_seed(d), dtype=torch.float64).to(dtype)
+    square = (x.double() ** 2).sum(dim=1)
+    relative = 1e-14 if dtype == torch.float64 or d <= 8 else 1e-6
+    for rows in (x, x.T.contiguous().T):
+        least, most = squared_lengths(rows)
+        assert least == pytest.approx(
+            float(square.min()), rel=max(relative, 1e-6 if dtype == torch.float32 else 0.0)
+        )
+        assert most == pytest.approx(
+            float(square.max()), rel=max(relative, 1e-6 if dtype == torch.float32 else 0.0)
+        )
+
+
+def test_without_rows_nothing_is_short_or_long():
+    assert squared_lengths(torch.empty(0, 3)) == (math.inf, 0.0)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_one_entry_that_is_not_finite_is_found_anywhere(bad):
+    for place in (0, 1234, 4999):
+        x = torch.ones(1000, 5, dtype=torch.float64)
+        assert all_finite(x) and all_finite(x.T)
+        x.view(-1)[place] = bad
+        assert not all_finite(x) and not all_finite(x.T) and not all_finite(x.float())
+
+
+def test_the_largest_numbers_are_finite():
+    assert all_finite(torch.full((100, 2), torch.finfo(torch.float64).max, dtype=torch.float64))

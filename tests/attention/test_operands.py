@@ -1,0 +1,109 @@
+"""The operands of a call: facts that hold, each found once."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+import torch
+
+from attention.attention_reference import tokens
+from metastable.attention import Operands, operands
+from metastable.attention.operands import contiguous, same_tensor
+from metastable.errors import InvalidInput
+
+
+def of(x, **changes):
+    given = {"queries": x, "keys": x, "values": x, "mass": torch.ones(len(x), dtype=x.dtype), "beta": 3.0}
+    return Operands(**(given | changes))
+
+
+def test_values_are_keys_only_as_the_same_memory():
+    x = tokens(10, 3, "uniform", 0)
+    assert of(x).values_are_keys
+    assert of(x, values=x.view(10, 3)).values_are_keys
+    assert not of(x, values=x.clone()).values_are_keys
+    assert not of(x, values=x[:, :2]).values_are_keys
+    assert not same_tensor(x, x.T.reshape(10, 3))
+
+
+def test_lengths_and_what_rounding_does_to_scores():
+    x = torch.tensor([[3.0, 4.0], [0.0, 1.0]], dtype=torch.float64)
+    asked = of(x, queries=2 * x)
+    assert asked.squared_queries == (4.0, 100.0) and asked.squared_keys == (1.0, 25.0)
+    assert asked.sharpness == 30.0
+    assert asked.pairs == 4
+    assert asked.rounding(torch.float32) == 2 * 2.0**-23 * (4 + 3.0 * 10.0 * 5.0)
+    assert not asked.keys_on_sphere
+    assert of(tokens(100, 3, "uniform", 1)).keys_on_sphere
+    assert not of(tokens(100, 3, "uniform", 1) * (1 + 1e-12)).keys_on_sphere
+
+
+def test_facts_are_found_once(monkeypatch):
+    calls, measured = [], operands.squared_lengths
+    monkeypatch.setattr(operands, "squared_lengths", lambda x: calls.append(len(x)) or measured(x))
+    asked = of(tokens(20, 3, "uniform", 0), queries=tokens(7, 3, "uniform", 1))
+    for _ in range(3):
+        assert asked.keys_on_sphere
+        assert math.isfinite(asked.rounding(torch.float64) + asked.sharpness)
+    assert sorted(calls) == [7, 20]
+
+
+def test_once_keeps_an_answer_per_question():
+    asked, calls = of(tokens(5, 2, "uniform", 0)), []
+
+    def count(given, times):
+        calls.append(times)
+        return times * len(given.queries)
+
+    assert [asked.once(count, 2), asked.once(count, 3), asked.once(count, 2)] == [10, 15, 10]
+    assert calls == [2, 3]
+    assert of(asked.queries).once(count, 2) == 10 and calls == [2, 3, 2]
+
+
+def test_a_fact_may_be_none():
+    asked, calls = of(tokens(5, 2, "uniform", 0)), []
+    for _ in range(2):
+        assert asked.once(lambda given, seen=calls: seen.append(given), *()) is None
+
+    def nothing(given):
+        calls.append(given)
+
+    calls.clear()
+    assert asked.once(nothing) is None and asked.once(nothing) is None
+    assert len(calls) == 1
+
+
+def test_in_double_values_stay_the_keys():
+    x = tokens(10, 3, "uniform", 0).float()
+    double = of(x).double()
+    assert double.queries.dtype == double.mass.dtype == torch.float64
+    assert double.values is double.keys
+    other = of(x, values=x.clone()).double()
+    assert other.values.dtype == torch.float64 and not other.values_are_keys
+
+
+def test_arrays_are_in_c_order_and_copied_only_when_they_must():
+    x = tokens(6, 3, "uniform", 0)
+    arrays = of(x).arrays
+    assert arrays.queries.ctypes.data == x.data_ptr() and arrays.values is arrays.keys
+    turned = contiguous(x.T)
+    assert turned.flags.c_contiguous and np.array_equal(turned, x.numpy().T)
+
+
+def test_some_queries_keep_keys_and_mass():
+    asked = of(tokens(6, 3, "uniform", 0))
+    some = asked.of_queries(torch.tensor([4, 1]))
+    assert torch.equal(some.queries, asked.queries[[4, 1]])
+    assert some.keys is asked.keys and some.mass is asked.mass and some.beta == asked.beta
+
+
+def test_operands_are_frozen_and_refuse_another_device():
+    asked = of(tokens(2, 2, "uniform", 0))
+    asked.require_cpu("fused")
+    with pytest.raises(FrozenInstanceError):
+        asked.beta = 1.0
+    with pytest.raises(InvalidInput, match='kernel="fused" runs on the CPU, got tensors on meta'):
+        of(torch.empty(2, 2, device="meta")).require_cpu("fused")
