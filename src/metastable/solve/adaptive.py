@@ -44,8 +44,8 @@ class Adaptive:
 
     def begin(self, problem: Problem, state: State) -> State:
         """Evaluate the field; choose a first step from its size (HNW II.4) when none is known."""
-        drift = problem.velocity(state.t, state.points)
-        slope, rate = drift.carried, drift.rate
+        velocity = problem.velocity(state.t, state.points)
+        slope, rate = velocity.vector, velocity.rate
         if not bool(torch.isfinite(slope).all()):
             raise SolveError(f"the velocity is not finite at t = {state.t:.6g}")
         step = state.step

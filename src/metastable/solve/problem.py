@@ -13,7 +13,8 @@ from torch import Tensor
 
 from metastable import rowwise
 from metastable.errors import SolveError
-from metastable.flows.flow import Drift, Flow
+from metastable.flows.drift import Velocity
+from metastable.flows.flow import Flow
 from metastable.sphere import normalize
 
 
@@ -31,7 +32,7 @@ class Problem:
     """End of the stretch on which the field is continuous; at that very time the field is the one before it."""
     evaluations: int = 0
 
-    def velocity(self, t: float, points: Float[Tensor, "n d"], out: Float[Tensor, "n d"] | None = None) -> Drift:
+    def velocity(self, t: float, points: Float[Tensor, "n d"], out: Float[Tensor, "n d"] | None = None) -> Velocity:
         """The field at time t, at points that `retract` or `combine` returned, and the rate that bounds a step."""
         self.evaluations += 1
         time = min(t, math.nextafter(self.stretch_end, -math.inf))
