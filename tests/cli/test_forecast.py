@@ -5,8 +5,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from metastable.cli.forecast import forecast, read_weights
+from metastable.cli.forecast import forecast
 from metastable.errors import InvalidInput, StorageError
+from metastable.readers import read_weights
 
 app = typer.Typer()
 app.command()(forecast)

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import metastable as ms
-from metastable.cli.parsing import parse_matrix, parse_numbers
-from metastable.cli.simulation import Simulation, read_config
 from metastable.errors import InvalidInput, StorageError
+from metastable.readers import parse_matrix, parse_numbers
+from metastable.solve.simulation import Simulation, read_config
 
 
 def metastable(*arguments, cwd):
