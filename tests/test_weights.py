@@ -45,7 +45,7 @@ def test_layers_share_the_time_and_a_knot_belongs_to_the_layer_after_it():
     layers = ms.Schedule.layers([first, second], 2.0)
     assert layers.breakpoints == (1.0,) and layers.piecewise_constant
     assert [layers(t) is first for t in (-1.0, 0.0, 0.999, 1.0, 5.0)] == [True, True, True, False, False]
-    with pytest.raises(InvalidInput, match="a Schedule must return AttentionWeights, got float at t = 0.5"):
+    with pytest.raises(InvalidInput, match=r"a Schedule must return AttentionWeights, got float at t = 0\.5"):
         ms.Schedule(lambda t: t)(0.5)
 
 

@@ -118,7 +118,7 @@ def test_the_estimated_rate_is_the_derivative_along_the_flow():
 
     for angle in (0.1, 0.4, 1.3):
         rate = Linear().evaluate(0.0, ms.sphere.from_angles([angle]), torch.ones(1).double()).rate
-        # The field lives in the plane: along the circle its derivative has the part 2 cos(2a) and the curvature |v|.
+        # Along the circle the derivative has the part 2 cos(2a), and |v| across it, because the tangent turns.
         assert rate == pytest.approx(math.hypot(2 * math.cos(2 * angle), math.sin(2 * angle)), rel=1e-6)
     assert Linear().evaluate(0.0, ms.sphere.from_angles([0.0]), torch.ones(1).double()).rate == 0.0
 

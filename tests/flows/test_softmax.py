@@ -55,7 +55,7 @@ def test_factors_equal_dense(seed, rank):
 
 @pytest.mark.parametrize("beta", [0.5, 4.0])
 def test_the_rate_bounds_the_estimated_one(beta):
-    """|V| (2 + beta |B| E[1 - |m|^2]) is a Lipschitz constant on average; the derivative along the flow is below."""
+    """|V| (2 + beta |B| E[1 - |m|^2]) is a Lipschitz constant on average; the derivative along the flow is less."""
     w, rho = random_weights(4, 3), random_measure(4, 30, 3)
     flow = ms.SelfAttention(w, beta)
     rate = flow.evaluate(0.0, *rho).rate

@@ -15,7 +15,7 @@ from small_runs import random_measure, random_weights
 @given(seed=st.integers(0, 10**6), n=st.integers(2, 12), d=st.integers(2, 5))
 def test_the_field_against_the_reference(seed, n, d):
     w, rho = random_weights(seed, d), random_measure(seed, n, d)
-    x, m = rho.numpy()
+    x, _ = rho.numpy()
     expected = reference.zero_temperature(x, w.V.numpy(), w.B.numpy())
     got = ms.ZeroTemperature(w).velocity(0.0, rho.points, rho.mass).numpy()
     assert np.abs(got - expected).max() <= 1e-12 * (1 + np.abs(expected).max())
