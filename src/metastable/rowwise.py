@@ -73,19 +73,19 @@ def project_tangent(points: Float[Tensor, "n d"], vectors: Float[Tensor, "n d"])
 
 def project_applied(
     points: Float[Tensor, "n d"],
-    carried: Float[Tensor, "n v"],
+    values: Float[Tensor, "n v"],
     matrix: Float[Tensor, "v d"] | None,
     out: Float[Tensor, "n d"] | None = None,
 ) -> Float[Tensor, "n d"]:
-    """P_x (a A) of every row a of `carried` (A = I if None), written to `out` if that is given."""
-    if not (fusible(points, carried) and (out is None or out.is_contiguous())):
-        moved = project_tangent(points, carried if matrix is None else carried @ matrix)
+    """P_x (a A) of every row a of `values` (A = I if None), written to `out` if that is given."""
+    if not (fusible(points, values) and (out is None or out.is_contiguous())):
+        moved = project_tangent(points, values if matrix is None else values @ matrix)
         return moved if out is None else out.copy_(moved)
     result = torch.empty_like(points) if out is None else out
     if matrix is None:
-        _over(_project_tangent, points, points.numpy(), carried.numpy(), result.numpy())
+        _over(_project_tangent, points, points.numpy(), values.numpy(), result.numpy())
     else:
-        arrays = (points.view(-1).numpy(), carried.view(-1).numpy(), _rows(matrix), result.view(-1).numpy())
+        arrays = (points.view(-1).numpy(), values.view(-1).numpy(), _rows(matrix), result.view(-1).numpy())
         _over(_project_applied, points, *arrays)
     return result
 
@@ -179,20 +179,20 @@ def _project_tangent(start, stop, x, v, out):  # type: ignore[no-untyped-def]
 
 
 @_fused
-def _project_applied(start, stop, x, carried, matrix, out):  # type: ignore[no-untyped-def]
+def _project_applied(start, stop, x, values, matrix, out):  # type: ignore[no-untyped-def]
     inputs, width = len(matrix), len(matrix[0])
     for i in range(start, stop):
         inner = x[width * i] * 0
         for b in range(width):
-            total = carried[inputs * i] * matrix[0][b]
+            total = values[inputs * i] * matrix[0][b]
             for a in range(1, inputs):
-                total += carried[inputs * i + a] * matrix[a][b]
+                total += values[inputs * i + a] * matrix[a][b]
             inner += total * x[width * i + b]
         # Computed twice: storing it in between would cost more.
         for b in range(width):
-            total = carried[inputs * i] * matrix[0][b]
+            total = values[inputs * i] * matrix[0][b]
             for a in range(1, inputs):
-                total += carried[inputs * i + a] * matrix[a][b]
+                total += values[inputs * i + a] * matrix[a][b]
             out[width * i + b] = total - inner * x[width * i + b]
 
 

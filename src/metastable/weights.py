@@ -144,18 +144,18 @@ class AttentionWeights:
         """Rows k_j that go with `queries`: X, or X K^T for factors."""
         return points if self.key is None else points @ self.key.T
 
-    def carried(self, points: Tensor) -> Tensor:
-        """What attention averages: X itself (V is applied after), or X V^T when V is a low-rank factor."""
+    def values(self, points: Tensor) -> Tensor:
+        """Rows that attention averages: X (V comes after the average), or X V^T when V is a low-rank factor."""
         return points if self.output is None else points @ self.value.T
 
-    def emitted(self, attended: Tensor) -> Tensor:
-        """V m from the attended mean of `carried`: m V^T, or m O^T for factors."""
-        return rowwise.apply(attended, self.emission)
-
     @property
-    def emission(self) -> Float[Tensor, "v d"]:
-        """The matrix of `emitted` for rows: V^T, or O^T for factors."""
+    def after_average(self) -> Float[Tensor, "v d"]:
+        """The matrix that turns an average of `values` into V m, for rows: V^T, or O^T for factors."""
         return (self.value if self.output is None else self.output).T
+
+    def apply_after_average(self, mean: Tensor) -> Tensor:
+        """V m from the attended mean of `values`: m V^T, or m O^T for factors."""
+        return rowwise.apply(mean, self.after_average)
 
     def B_transpose(self, points: Tensor) -> Tensor:
         """Rows B^T x_i: X B."""
@@ -166,7 +166,7 @@ class AttentionWeights:
 
     def apply_V(self, points: Tensor) -> Tensor:
         """Rows V x_i: X V^T."""
-        return self.emitted(self.carried(points))
+        return self.apply_after_average(self.values(points))
 
     @property
     def _query_T(self) -> Tensor:

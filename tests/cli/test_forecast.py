@@ -5,8 +5,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from metastable.cli.forecast import forecast, read_weights
-from metastable.errors import InvalidInput, StorageError
+from metastable.cli.forecast import forecast
+from metastable.errors import InvalidInput
 
 app = typer.Typer()
 app.command()(forecast)
@@ -67,33 +67,7 @@ def test_weights_that_move_nothing():
         assert "1e-300" not in result.output and " yes " not in result.output
 
 
-def test_weights_from_files(tmp_path):
-    V, B = np.diag([2.0, 1.0]), np.array([[1.0, 0.5], [0.0, 1.0]])
-    np.savez(tmp_path / "w.npz", V=V, B=B)
-    (tmp_path / "w.json").write_text(json.dumps({"V": V.tolist(), "B": B.tolist()}))
-    (tmp_path / "w.toml").write_text('[weights]\nV = "diag(2,1)"\nB = [[1.0, 0.5], [0.0, 1.0]]\n')
-    for name in ("w.npz", "w.json", "w.toml"):
-        w = read_weights(str(tmp_path / name), None, None, None)
-        assert np.allclose(w.V.numpy(), V) and np.allclose(w.B.numpy(), B)
-    overruled = read_weights(str(tmp_path / "w.npz"), None, "I", None)
-    assert np.allclose(overruled.B.numpy(), np.eye(2))
-    rng = np.random.default_rng(0)
-    Q, K = rng.normal(size=(2, 3)), rng.normal(size=(2, 3))
-    np.savez(tmp_path / "qkv.npz", Q=Q, K=K, V=np.eye(3))
-    assert np.allclose(read_weights(str(tmp_path / "qkv.npz"), None, None, None).B.numpy(), Q.T @ K)
-
-
-def test_one_sentence_for_each_mistake(tmp_path):
-    with pytest.raises(StorageError, match="no file"):
-        read_weights("absent.npz", None, None, None)
-    (tmp_path / "bad.json").write_text("{")
-    with pytest.raises(StorageError, match="cannot be read"):
-        read_weights(str(tmp_path / "bad.json"), None, None, None)
-    (tmp_path / "list.json").write_text("[1]")
-    with pytest.raises(InvalidInput, match="by name"):
-        read_weights(str(tmp_path / "list.json"), None, None, None)
-    with pytest.raises(InvalidInput, match="both V and B"):
-        read_weights(None, "diag(1,2)", None, None)
+def test_one_sentence_for_each_mistake():
     for arguments, error in (
         (("--tokens", "fibonacci"), InvalidInput),
         (("--tokens", "moons"), InvalidInput),

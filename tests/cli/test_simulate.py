@@ -5,13 +5,10 @@ import subprocess
 import sys
 import tomllib
 
-import numpy as np
 import pytest
 
 import metastable as ms
-from metastable.cli.parsing import parse_matrix, parse_numbers
-from metastable.cli.simulation import Simulation, read_config
-from metastable.errors import InvalidInput, StorageError
+from metastable.solve.simulation import Simulation, read_config
 
 
 def metastable(*arguments, cwd):
@@ -65,52 +62,3 @@ def test_print_config_is_complete_and_reads_back(tmp_path):
     for section in Simulation().model_dump().values():
         for name in section.keys() - {"overwrite"}:
             assert name in done.stdout
-
-
-def test_configuration_errors(tmp_path):
-    broken = tmp_path / "broken.toml"
-    broken.write_text("[flow\n")
-    with pytest.raises(StorageError, match="is not a TOML file"):
-        read_config(str(broken), {})
-    broken.write_text("[flow]\nbate = 3\n")
-    with pytest.raises(InvalidInput, match=r"flow\.bate is not a known entry; choose from kind, beta"):
-        read_config(str(broken), {})
-    broken.write_text("[flows]\nbeta = 3\n")
-    with pytest.raises(InvalidInput, match="flows is not a known entry; choose from weights, flow"):
-        read_config(str(broken), {})
-    broken.write_text("[flow]\nbeta = 'x'\n")
-    with pytest.raises(InvalidInput, match=r"flow.beta must be a valid number.*got 'x'"):
-        read_config(str(broken), {})
-
-
-def test_every_kind_of_flow_and_law_builds(tmp_path):
-    np.save(tmp_path / "x.npy", np.eye(3))
-    for kind in ("self-attention", "unnormalized", "zero-temperature", "hardmax", "euclidean"):
-        flow, _ = read_config(None, {"flow": {"kind": kind}}).build()
-        assert flow.d == 2
-    for law in ("uniform", "fibonacci", "von-mises-fisher", "file"):
-        settings = read_config(
-            None,
-            {
-                "weights": {"V": "diag(1,2,3)", "B": "2 I"},
-                "tokens": {"law": law, "n": 7, "file": str(tmp_path / "x.npy")},
-            },
-        )
-        assert settings.build()[1].d == 3
-    with pytest.raises(InvalidInput, match="equispaced tokens live in dimension 2"):
-        read_config(None, {"weights": {"V": "I3", "B": "I3"}, "tokens": {"law": "equispaced"}}).build()
-
-
-def test_matrices_as_people_write_them(tmp_path):
-    np.savetxt(tmp_path / "m.txt", np.eye(2))
-    assert parse_matrix("[[1,.5],[0,1]]").tolist() == [[1.0, 0.5], [0.0, 1.0]]
-    assert parse_matrix("-I2").tolist() == [[-1.0, 0.0], [0.0, -1.0]]
-    assert parse_matrix("1.5*I", d=1).tolist() == [[1.5]]
-    assert parse_matrix(str(tmp_path / "m.txt")).tolist() == [[1.0, 0.0], [0.0, 1.0]]
-    assert parse_numbers("4, 16 64") == [4.0, 16.0, 64.0]
-    for wrong in ("I", "magic", "[1,", "diag(a)", ". I2", "[1, 2]"):
-        with pytest.raises(InvalidInput):
-            parse_matrix(wrong)
-    (tmp_path / "bad.npy").write_bytes(b"nonsense")
-    with pytest.raises(StorageError, match="cannot be read as an array"):
-        parse_matrix(str(tmp_path / "bad.npy"))

@@ -4,21 +4,12 @@ The room is callable: `ms.audit(encoder, texts)` is `metastable.audit.audit(enco
 first.
 """
 
-import sys
-from types import ModuleType
-from typing import Any
-
 from metastable.audit.findings import Finding
 from metastable.audit.report import AuditReport, audit
 from metastable.audit.scorecard import Assumption
 from metastable.audit.series import AuditSeries, audit_series
+from metastable.callable_room import make_callable
 
 __all__ = ["Assumption", "AuditReport", "AuditSeries", "Finding", "audit", "audit_series"]
 
-
-class _Room(ModuleType):
-    def __call__(self, *arguments: Any, **options: Any) -> AuditReport:
-        return audit(*arguments, **options)
-
-
-sys.modules[__name__].__class__ = _Room
+make_callable(__name__, audit)

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from typing import Annotated, Any
 
 import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
-from torch import Tensor
 
 from metastable import sphere
-from metastable.cli.parsing import parse_matrix, parse_numbers
-from metastable.errors import InvalidInput, StorageError
+from metastable.errors import InvalidInput
 from metastable.measure import Measure
+from metastable.readers import lattice, parse_matrix, parse_numbers, read_weights
 from metastable.solve.storage import writing
 from metastable.theory import Forecast
 from metastable.theory import forecast as predict
-from metastable.weights import AttentionWeights
 
 LAWS = ("uniform", "equispaced", "fibonacci")
 
@@ -69,67 +66,12 @@ def forecast(
         Console().print(f"wrote {written}", highlight=False, soft_wrap=True)
 
 
-def read_weights(file: str | None, V: str | None, B: str | None, d: int | None) -> AttentionWeights:
-    """The head from a file, from flags, or from both (flags win); the three-phase example when nothing is given."""
-    given: dict[str, Any] = read_matrices(file) if file is not None else {}
-    given |= {name: text for name, text in (("V", V), ("B", B)) if text is not None}
-    if not given:
-        given = {"V": "diag(1,2)", "B": "diag(4,1)"}
-    if "Q" in given and "B" not in given:
-        missing = [name for name in ("K", "V") if name not in given]
-        if missing:
-            raise InvalidInput(f"weights with Q need K and V as well, {file} has only {sorted(given)}")
-        query, key, value = (_matrix(given[name], name, d) for name in ("Q", "K", "V"))
-        return AttentionWeights.from_qkv(query, key, value, _matrix(given["O"], "O", d) if "O" in given else None)
-    for name in ("V", "B"):
-        if name not in given:
-            raise InvalidInput(
-                f"the head needs both V and B, got only {', '.join(sorted(given))}; write for example --{name} I"
-            )
-    size = d
-    for name in ("V", "B"):
-        try:
-            size = int(_matrix(given[name], name, size).shape[0])
-        except InvalidInput:
-            continue
-    return AttentionWeights(V=_matrix(given["V"], "V", size), B=_matrix(given["B"], "B", size))
-
-
-def read_matrices(file: str) -> dict[str, Any]:
-    """Matrices by name from a .npz, .json or .toml file; in .toml they may stand under [weights]."""
-    if not os.path.exists(file):
-        raise StorageError(f"there is no file {file!r}")
-    try:
-        if file.endswith(".npz"):
-            with np.load(file, allow_pickle=False) as stored:
-                return {name: stored[name] for name in stored.files}
-        if file.endswith(".json"):
-            with open(file) as text:
-                record = json.load(text)
-        elif file.endswith(".toml"):
-            with open(file, "rb") as binary:
-                record = tomllib.load(binary)
-        else:
-            raise InvalidInput(f"weights come from a .npz, .json or .toml file, got {file!r}")
-    except (OSError, ValueError, EOFError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise StorageError(f"{file!r} cannot be read as weights: {error}") from error
-    if not isinstance(record, dict):
-        raise InvalidInput(f"{file!r} must hold a table of matrices by name, got {type(record).__name__}")
-    table = record.get("weights", record)
-    return {name: table[name] for name in ("Q", "K", "V", "O", "B") if name in table}
-
-
 def read_tokens(law: str, n: int, d: int, seed: int) -> tuple[Measure, bool]:
     """(tokens, whether they are deterministic nodes)."""
     if law == "uniform":
         return Measure(sphere.uniform(n, d, seed=seed)), False
-    if law in ("equispaced", "fibonacci"):
-        wanted = 2 if law == "equispaced" else 3
-        if d != wanted:
-            raise InvalidInput(f"{law} tokens live in dimension {wanted}, but the weights have dimension {d}")
-        return Measure(sphere.equispaced(n) if law == "equispaced" else sphere.fibonacci(n)), True
+    if law in LAWS:
+        return Measure(lattice(law, n, d)), True
     if law.endswith((".npy", ".txt", ".csv")):
         return Measure(parse_matrix(law, name="tokens")), False
     raise InvalidInput(f"unknown tokens {law!r}; choose from {', '.join(LAWS)}, or name a .npy file")
@@ -169,7 +111,3 @@ def show(result: Forecast, record: dict[str, Any]) -> None:
         console.print(sentence, highlight=False)
     for sentence in result.warnings:
         console.print(f"[yellow]warning:[/yellow] {sentence}", highlight=False)
-
-
-def _matrix(value: Any, name: str, d: int | None) -> Tensor:
-    return parse_matrix(value, d, name)

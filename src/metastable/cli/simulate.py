@@ -13,15 +13,16 @@ from rich.console import Console
 from rich.table import Table
 
 from metastable import observe
-from metastable.cli.simulation import Simulation, read_config
-from metastable.flows import EuclideanAttention
 from metastable.measure import Measure
 from metastable.report import snapshots
-from metastable.solve import Path, solve
+from metastable.solve import Path
+from metastable.solve.simulation import Simulation, read_config
 from metastable.solve.storage import writing
 
 CLUSTER_ANGLE = 0.1
+"""Angle of the single-linkage clusters in the closing table, the default of `observe.clusters`."""
 ROWS = 10
+"""Rows of the closing table."""
 
 
 def simulate(
@@ -97,29 +98,10 @@ def simulate(
 
 def run(settings: Simulation, progress: bool) -> tuple[Path, list[str]]:
     """Solve, store and draw."""
-    flow, rho = settings.build()
-    folder = settings.output.out
-    with writing(folder):
-        os.makedirs(folder, exist_ok=True)
-    r = settings.run
-    path = solve(
-        flow,
-        rho,
-        r.t,
-        times=r.frames,
-        method=r.method,
-        rtol=r.rtol,
-        atol=r.atol,
-        step=r.step,
-        progress=progress,
-        out=os.path.join(folder, "path.zarr"),
-        resume=not settings.output.overwrite,
-        seed=settings.tokens.seed,
-    )
-    with writing(folder), open(os.path.join(folder, "config.toml"), "w") as file:
-        file.write(settings.to_toml())
-    if isinstance(flow, EuclideanAttention):
+    path = settings.run(progress)
+    if not path.end.sphere:
         return path, []
+    folder = settings.output.out
     with writing(folder):
         drawn = snapshots(path, os.path.join(folder, "tokens"), title=title(settings, path.end.n))
     return path, [str(name) for name in drawn]
@@ -146,7 +128,7 @@ def observed(rho: Measure) -> dict[str, float]:
 def summary(path: Path, settings: Simulation) -> dict[str, Any]:
     """The run as plain data."""
     return {
-        "config": settings.model_dump(),
+        "config": settings.to_dict(),
         "store": path.store,
         "end_time": path.end_time,
         "statistics": path.provenance["statistics"],

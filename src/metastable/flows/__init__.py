@@ -1,8 +1,9 @@
 """Right-hand sides: one file per flow."""
 
+from metastable.flows.drift import Drift, Velocity
 from metastable.flows.energy import interaction_energy
 from metastable.flows.euclidean import EuclideanAttention
-from metastable.flows.flow import Drift, Flow
+from metastable.flows.flow import Flow
 from metastable.flows.hardmax import Hardmax
 from metastable.flows.multihead import MultiHead
 from metastable.flows.softmax import SelfAttention
@@ -17,6 +18,7 @@ __all__ = [
     "MultiHead",
     "SelfAttention",
     "UnnormalizedAttention",
+    "Velocity",
     "ZeroTemperature",
     "interaction_energy",
 ]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -14,44 +11,32 @@ from torch import Tensor
 
 from metastable import rowwise
 from metastable.errors import InvalidInput, NoEnergy
+from metastable.flows.drift import Drift, Velocity, checked
+from metastable.flows.identity import describe_weights, identity
 from metastable.sphere import normalize
 from metastable.weights import AttentionWeights, Schedule
-
-
-@dataclass(frozen=True, eq=False)
-class Drift:
-    """The ambient velocity F_i = A a_i before the tangent projection, and how fast the flow can change.
-
-    The factors stay apart, so that the matrix and the projection are one pass over the tokens; `measure_rate` is
-    called only where a step is chosen.
-    """
-
-    carried: Float[Tensor, "n v"]
-    measure_rate: Callable[[], float]
-    matrix: Float[Tensor, "v d"] | None = None
-    """A^T, if the velocity is not `carried` itself."""
-
-    @property
-    def vector(self) -> Float[Tensor, "n d"]:
-        """F, multiplied out."""
-        return self.carried if self.matrix is None else rowwise.apply(self.carried, self.matrix)
-
-    @property
-    def rate(self) -> float:
-        """Estimate of the Lipschitz constant of the field (1/time): the integrators keep step * rate bounded."""
-        return self.measure_rate()
 
 
 class Flow(ABC):
     """A flow x_i' = P_{x_i} F_i(t, x, m) of tokens with masses on the sphere (or x_i' = F_i in R^d).
 
-    A subclass gives `drift`. The field is extended to |x| != 1 as a 0-homogeneous function, P_x F(x/|x|), so
-    that the stages of a Runge-Kutta step may leave the sphere without losing an order.
+    A subclass gives `d` and `drift`; all else has a default. The field is extended to |x| != 1 as a 0-homogeneous
+    function, P_x F(x/|x|), so that the stages of a Runge-Kutta step may leave the sphere without losing an order.
+
+    >>> class Gather(Flow):
+    ...     d = 2
+    ...     def drift(self, t, points, mass):
+    ...         return (mass @ points).expand_as(points)
+    >>> Gather().velocity(0.0, torch.eye(2), torch.tensor([0.5, 0.5]))
+    tensor([[0.0000, 0.5000],
+            [0.5000, 0.0000]])
     """
 
     spherical: bool = True
     smooth: bool = True
     """False for a field with jumps at unknown places, on which error control only wastes steps."""
+    caches: ClassVar[tuple[str, ...]] = ()
+    """Attributes that are only memory, and no part of what tells this flow from others (see `describe`)."""
 
     @property
     @abstractmethod
@@ -64,8 +49,15 @@ class Flow(ABC):
         return ()
 
     @abstractmethod
-    def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
-        """F(t, x, m) at tokens on the sphere, before the tangent projection."""
+    def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift | Tensor:
+        """F(t, x, m) at tokens on the sphere, before the tangent projection: a tensor (n, d), or a `Drift`."""
+
+    def ambient_drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
+        """F as `drift` gives it, checked, with a Lipschitz constant: its own, or one that is estimated."""
+        drift = checked(self.drift(t, points, mass), points, type(self).__name__)
+        if drift.lipschitz is not None:
+            return drift
+        return Drift(drift.values, lambda: self._estimated_rate(t, points, mass, drift), drift.matrix)
 
     def velocity(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Float[Tensor, "n d"]:
         """x' = P_x F(t, x/|x|, m), tangent to the sphere (F itself for a Euclidean flow)."""
@@ -79,31 +71,55 @@ class Flow(ABC):
         *,
         unit: bool = False,
         out: Float[Tensor, "n d"] | None = None,
-    ) -> Drift:
+    ) -> Velocity:
         """The velocity together with the rate that bounds the step.
 
         unit: |x| = 1 already. out: memory for the velocity.
         """
-        if not self.spherical:
-            drift = self.drift(t, points, mass)
-            velocity = drift.vector if out is None else out.copy_(drift.vector)
-        else:
-            x = points if unit else normalize(points)
-            drift = self.drift(t, x, mass)
-            velocity = rowwise.project_applied(x, drift.carried, drift.matrix, out)
-        return Drift(velocity, drift.measure_rate)
+        x = points if unit or not self.spherical else normalize(points)
+        drift = self.ambient_drift(t, x, mass)
+        return Velocity(self._projected(x, drift, out), drift.lipschitz)
 
     def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
         """The functional that the flow increases (or decreases) along every path, where one exists."""
         raise NoEnergy(f"{type(self).__name__} is not a gradient flow, so it has no energy")
 
-    @abstractmethod
     def describe(self) -> dict[str, Any]:
-        """Everything that defines the flow, for provenance: plain numbers, strings, lists."""
+        """Everything that defines the flow, for provenance: plain numbers, strings, lists.
+
+        Runs with equal descriptions and tokens count as one run. By default a flow that was written outside this
+        package is described by its class, a digest of its code and attributes, and its plain parameters.
+        """
+        return {"flow": type(self).__name__} | identity(self, self.caches)
+
+    def _projected(self, x: Tensor, drift: Drift, out: Tensor | None = None) -> Tensor:
+        if self.spherical:
+            return rowwise.project_applied(x, drift.values, drift.matrix, out)
+        return drift.vector if out is None else out.copy_(drift.vector)
+
+    def _estimated_rate(self, t: float, points: Tensor, mass: Tensor, drift: Drift) -> float:
+        """max_i |v_i(x + e v) - v_i(x)| / max_i |e v_i|: the change of the field along the flow itself.
+
+        It is at most the Lipschitz constant, so it never costs more steps than that would; what it does not see (a
+        stiff direction in which nothing moves yet), the error control of the adaptive method does.
+        """
+        here = self._projected(points, drift)
+        speed = float(torch.linalg.vector_norm(here, dim=1).max())
+        if not 0 < speed < float("inf"):
+            return 0.0
+        # Half of the digits: the difference keeps the other half.
+        distance = torch.finfo(points.dtype).eps ** 0.5 * max(1.0, float(points.abs().max()))
+        moved = points + (distance / speed) * here
+        if self.spherical:
+            moved = normalize(moved)
+        there = self._projected(moved, checked(self.drift(t, moved, mass), moved, type(self).__name__))
+        return float(torch.linalg.vector_norm(there - here, dim=1).max()) / distance
 
 
 class WeightedFlow(Flow):
     """A flow with one set of weights (V, B), constant or a `Schedule` in time."""
+
+    caches = ("_first", "_moved")
 
     def __init__(self, weights: AttentionWeights | Schedule) -> None:
         if not isinstance(weights, AttentionWeights | Schedule):
@@ -133,24 +149,4 @@ class WeightedFlow(Flow):
 
     def describe(self) -> dict[str, Any]:
         """Name and weights of the flow."""
-        return {"flow": type(self).__name__, "weights": describe_weights(self.weights)}
-
-
-def describe_weights(weights: AttentionWeights | Schedule) -> dict[str, Any]:
-    """Weights for provenance: their digest always, their entries when they are few."""
-    if isinstance(weights, Schedule):
-        # A function has no digest; its values have one. Irregular times, so that periodic schedules differ, too.
-        knots = [0.0, *weights.breakpoints]
-        times = knots + ([] if weights.piecewise_constant else [0.37 * 1.5**k for k in range(-12, 13)])
-        name = getattr(weights.function, "__qualname__", type(weights.function).__name__)
-        values = [describe_weights(weights(t)) for t in times]
-        return {"schedule": name, "times": times, "weights": values}
-    digest = hashlib.sha256()
-    for tensor in (weights.query, weights.key, weights.value, weights.output, weights.dense_B):
-        if tensor is not None:
-            digest.update(str(tuple(tensor.shape)).encode())
-            digest.update(tensor.detach().to("cpu", torch.float64).contiguous().numpy().tobytes())
-    described: dict[str, Any] = {"d": weights.d, "rank": weights.rank, "sha256": digest.hexdigest()}
-    if weights.d <= 16:
-        described |= {"V": weights.V.tolist(), "B": weights.B.tolist()}
-    return described
+        return super().describe() | {"weights": describe_weights(self.weights)}

@@ -6,7 +6,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable.attention.hardmax import hardmax
-from metastable.flows.flow import Drift, WeightedFlow
+from metastable.flows.drift import Drift
+from metastable.flows.flow import WeightedFlow
 
 
 class Hardmax(WeightedFlow):
@@ -23,5 +24,5 @@ class Hardmax(WeightedFlow):
     def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
         """V y_i before the projection."""
         w = self.weights_at(t, points)
-        mean, _ = hardmax(w.queries(points), w.keys(points), w.carried(points), mass)
-        return Drift(mean, lambda: 2 * self.weights_at(t).V_norm, w.emission)
+        mean, _ = hardmax(w.queries(points), w.keys(points), w.values(points), mass)
+        return Drift(mean, lambda: 2 * self.weights_at(t).V_norm, w.after_average)

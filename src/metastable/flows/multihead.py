@@ -57,7 +57,7 @@ class MultiHead(Flow):
 
     def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
         """sum_h F^h before the projection."""
-        drifts = [head.drift(t, points, mass) for head in self.heads]
+        drifts = [head.ambient_drift(t, points, mass) for head in self.heads]
         vector = drifts[0].vector
         for drift in drifts[1:]:
             vector = vector + drift.vector

@@ -80,7 +80,7 @@ def _propagate(M: Tensor, B: Tensor, points: Tensor, times: Any) -> tuple[Tensor
     elif float(spread[0] - spread[-1]) <= 4 * torch.finfo(torch.float64).eps * float(spread[0]):
         b = float(spread.mean())
         for k, t in enumerate(clock.tolist()):
-            x[k], tau[k] = x0 if t == 0 else _carried(shifted, x0, t / b), t / b
+            x[k], tau[k] = x0 if t == 0 else _moved_along(shifted, x0, t / b), t / b
     else:
         order = torch.argsort(clock, stable=True)
         panels = _Panels(shifted, B, x0, clock[order], 0.5 / size)
@@ -89,7 +89,7 @@ def _propagate(M: Tensor, B: Tensor, points: Tensor, times: Any) -> tuple[Tensor
     return x, tau
 
 
-def _carried(M: Tensor, x: Tensor, tau: float) -> Tensor:
+def _moved_along(M: Tensor, x: Tensor, tau: float) -> Tensor:
     """e^{tau M} x/|.| row by row, in factors that cannot overflow."""
     parts = max(1, math.ceil(tau * float(torch.linalg.matrix_norm(M, ord=2)) / 300))
     factor = torch.from_numpy(expm(tau / parts * M.cpu().numpy())).to(x)

@@ -10,8 +10,9 @@ from torch import Tensor
 
 from metastable.attention.attend import Attended, attend_unchecked, check_beta, check_kernel
 from metastable.errors import InvalidInput, NoEnergy
+from metastable.flows.drift import Drift
 from metastable.flows.energy import interaction_energy, require_gradient_structure
-from metastable.flows.flow import Drift, WeightedFlow
+from metastable.flows.flow import WeightedFlow
 from metastable.measure import as_tensor
 from metastable.rowwise import mean_spread
 from metastable.weights import AttentionWeights, Schedule
@@ -64,7 +65,7 @@ class SelfAttention(WeightedFlow):
             lift = (points @ self.field.to(points))[:, None]
             queries = torch.cat([beta * queries, torch.ones_like(lift)], dim=1)
             keys, beta = torch.cat([keys, lift], dim=1), 1.0
-        values = w.carried(points)
+        values = w.values(points)
         return (
             attend_unchecked(queries, keys, values, mass, beta, kernel=self.kernel, rtol=self.rtol),
             w,
@@ -73,7 +74,7 @@ class SelfAttention(WeightedFlow):
     def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
         """V m_i before the projection."""
         attended, w = self.attention(t, points, mass)
-        return Drift(attended.mean, lambda: self.rate(t, attended.mean, mass), w.emission)
+        return Drift(attended.mean, lambda: self.rate(t, attended.mean, mass), w.after_average)
 
     def rate(self, t: float, mean: Tensor, mass: Tensor) -> float:
         """|V| (2 + beta |B| E[1 - |m|^2]): the field's Lipschitz constant on the mass average.

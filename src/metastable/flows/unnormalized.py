@@ -10,8 +10,9 @@ from torch import Tensor
 
 from metastable.attention.attend import attend_unchecked, check_beta, check_kernel
 from metastable.errors import InvalidInput
+from metastable.flows.drift import Drift
 from metastable.flows.energy import interaction_energy, require_gradient_structure
-from metastable.flows.flow import Drift, WeightedFlow
+from metastable.flows.flow import WeightedFlow
 from metastable.weights import AttentionWeights, Schedule
 
 SCALED_FROM = 20.0
@@ -57,14 +58,14 @@ class UnnormalizedAttention(WeightedFlow):
         w = self.weights_at(t, points)
         keys = w.keys(points)
         attended = attend_unchecked(
-            w.queries(points), keys, w.carried(points), mass, self.beta, kernel=self.kernel, rtol=self.rtol
+            w.queries(points), keys, w.values(points), mass, self.beta, kernel=self.kernel, rtol=self.rtol
         )
         partition = torch.exp(attended.log_partition - self.log_scale)
 
         def rate() -> float:
             return w.V_norm * float(mass @ partition) * (2 + self.beta * w.B_norm)
 
-        return Drift(attended.mean * partition[:, None], rate, w.emission)
+        return Drift(attended.mean * partition[:, None], rate, w.after_average)
 
     def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
         """E = (1/2 beta) sum m_i m_j e^{beta <x_i, B x_j>}; the flow is c grad E if V = c B = c B^T."""

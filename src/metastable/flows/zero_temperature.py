@@ -7,7 +7,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable.errors import InvalidInput, NoEnergy
-from metastable.flows.flow import Drift, WeightedFlow
+from metastable.flows.drift import Drift
+from metastable.flows.flow import WeightedFlow
 from metastable.weights import AttentionWeights, Schedule
 
 
@@ -34,7 +35,7 @@ class ZeroTemperature(WeightedFlow):
         w = self.weights_at(t, points)
         direction = w.B_transpose(points)
         direction = direction / torch.linalg.vector_norm(direction, dim=1, keepdim=True)
-        return Drift(w.carried(direction), lambda: 2 * self.weights_at(t).V_norm, w.emission)
+        return Drift(w.values(direction), lambda: 2 * self.weights_at(t).V_norm, w.after_average)
 
     def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
         """R = sum_i m_i <x_i, M x_i> for symmetric M: dR/dt = 2 sum_i m_i |P M x_i|^2/|B^T x_i| >= 0 (Z3)."""

@@ -58,7 +58,7 @@ def plain_attention(flow: Flow) -> TypeGuard[SelfAttention]:
 def _attention_velocity(flow: SelfAttention, t: float, points: Tensor, tokens: Tensor, mass: Tensor) -> Tensor:
     """V m(x) for sources of either sign: kernels want masses >= 0, so those of either sign are attended apart."""
     w = flow.weights_at(t, points)
-    queries, keys, values = w.queries(points), w.keys(tokens), w.carried(tokens)
+    queries, keys, values = w.queries(points), w.keys(tokens), w.values(tokens)
     negative = mass < 0
     if not bool(negative.any()):
         mean = attend_unchecked(queries, keys, values, mass, flow.beta, kernel=flow.kernel, rtol=flow.rtol).mean
@@ -71,7 +71,7 @@ def _attention_velocity(flow: SelfAttention, t: float, points: Tensor, tokens: T
         )
         share = torch.exp(minus.log_partition - plus.log_partition)[:, None]
         mean = (plus.mean - share * minus.mean) / (1 - share)
-    return w.emitted(mean)
+    return w.apply_after_average(mean)
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,13 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from scipy.sparse import csr_matrix
-from scipy.sparse.csgraph import connected_components
-from scipy.spatial import cKDTree
 from torch import Tensor
 
 from metastable.errors import InvalidInput
 from metastable.measure import as_measure
 
 PAIRS = 20_000_000
-"""Neighbour pairs above which the graph is not written out but explored."""
+"""Neighbour pairs above which the graph is not written out but explored: 16 bytes each, so 320 MB of indices."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +70,10 @@ def _circle_labels(points: np.ndarray, angle: float) -> np.ndarray:
 
 
 def _tree_labels(points: np.ndarray, radius: float) -> np.ndarray:
+    from scipy.sparse import csr_matrix
+    from scipy.sparse.csgraph import connected_components
+    from scipy.spatial import cKDTree
+
     tree = cKDTree(points)
     n = len(points)
     neighbours = tree.count_neighbors(tree, radius)

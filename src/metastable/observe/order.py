@@ -12,7 +12,7 @@ from metastable.errors import InvalidInput
 from metastable.measure import as_measure, as_tensor
 
 PAIRS = 4_000_000
-"""Pairs of tokens that are looked at together."""
+"""Pairs of tokens that are looked at together: a block of 32 MB of overlaps in float64."""
 
 
 def order_parameter(rho: Any) -> float:

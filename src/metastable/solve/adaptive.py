@@ -6,23 +6,58 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
 import torch
-from scipy.integrate import RK45
 from torch import Tensor
 
-from metastable.errors import SolveError
+from metastable.errors import InvalidInput, SolveError
 from metastable.rowwise import largest_tangential
 from metastable.solve.problem import Problem, State, Step, next_time
+from metastable.solve.stepper import Stepper
 
 STABLE = 2.5
-"""Largest step * rate: the pair is stable on the real axis down to -3.3."""
-SAFETY, SLOWEST, FASTEST = 0.9, 0.2, 5.0
+"""Largest step * rate: the pair is stable on the real axis down to -3.3, and rates are estimates."""
+SAFETY = 0.9
+"""Part of the step that the error estimate would allow which is taken (HNW II.4)."""
+SLOWEST, FASTEST = 0.2, 5.0
+"""Least and largest factor from one step to the next: that of DOPRI5, and the top of the range of HNW II.4."""
+RECENT, BEFORE = 0.14, 0.08
+"""Exponents of the errors of this step and the one before in the PI controller: 0.7/5 and 0.4/5 (HNW IV.2)."""
 SHARE = 0.1
 """Part of the tolerance that one step may use, so that the error of a whole run stays near the tolerance."""
+FIRST_MOVE = 0.01
+"""How far, at most, any token moves in the first step (HNW II.4)."""
+SMALLEST_RATE = 1e-12
+"""Speeds and rates below this do not bound the first step."""
+LEAST_ERROR = 1e-10
+"""An error below this counts as this, so that its power stays finite; the growth is FASTEST long before."""
+LEAST_MEMORY = 1e-4
+"""The PI controller remembers no error below this, as in Hairer's DOPRI5."""
+
+# The pair of Dormand and Prince, 1980: nodes c, stages a, weights b of order 5, b minus those of order 4, and the
+# polynomials of Shampine's interpolant of order 4 (1986, with his optimal c_6).
+_C = (0.0, 1 / 5, 3 / 10, 4 / 5, 8 / 9, 1.0)
+_A = (
+    (),
+    (1 / 5,),
+    (3 / 40, 9 / 40),
+    (44 / 45, -56 / 15, 32 / 9),
+    (19372 / 6561, -25360 / 2187, 64448 / 6561, -212 / 729),
+    (9017 / 3168, -355 / 33, 46732 / 5247, 49 / 176, -5103 / 18656),
+)
+_B = (35 / 384, 0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84)
+_E = (-71 / 57600, 0, 71 / 16695, -71 / 1920, 17253 / 339200, -22 / 525, 1 / 40)
+_P = (
+    (1, -8048581381 / 2820520608, 8663915743 / 2820520608, -12715105075 / 11282082432),
+    (0, 0, 0, 0),
+    (0, 131558114200 / 32700410799, -68118460800 / 10900136933, 87487479700 / 32700410799),
+    (0, -1754552775 / 470086768, 14199869525 / 1410260304, -10690763975 / 1880347072),
+    (0, 127303824393 / 49829197408, -318862633887 / 49829197408, 701980252875 / 199316789632),
+    (0, -282668133 / 205662961, 2019193451 / 616988883, -1453857185 / 822651844),
+    (0, 40617522 / 29380423, -110615467 / 29380423, 69997945 / 29380423),
+)
 
 
-class Adaptive:
+class Adaptive(Stepper):
     """The pair of Dormand and Prince with PI step control (Hairer, Norsett, Wanner, II.4-5).
 
     The error of a step is the largest tangential error of any token, |P_x e_i| <= (atol + rtol |x_i|)/10: a
@@ -33,26 +68,36 @@ class Adaptive:
     name = "adaptive"
     order = 5
 
-    _C = tuple(float(c) for c in RK45.C)
-    _A = tuple(torch.from_numpy(np.ascontiguousarray(row)) for row in RK45.A)
-    _B = torch.from_numpy(RK45.B.copy())
-    _E = torch.from_numpy(RK45.E.copy())
-    _P = torch.from_numpy(RK45.P.copy())
+    caches = ("_memory",)
+
+    nodes = _C
+    stages = tuple(torch.tensor(row, dtype=torch.float64) for row in _A)
+    weights, errors, dense = (torch.tensor(row, dtype=torch.float64) for row in (_B, _E, _P))
 
     def __init__(self) -> None:
         self._memory: Tensor | None = None
 
+    def step_size(self, asked: float | None, t: float, events: bool) -> float | None:
+        """None: the tolerances choose."""
+        if asked is not None:
+            raise InvalidInput("method 'adaptive' chooses its own steps; give max_step, or use 'rk4' or 'euler'")
+        return None
+
     def begin(self, problem: Problem, state: State) -> State:
         """Evaluate the field; choose a first step from its size (HNW II.4) when none is known."""
-        drift = problem.velocity(state.t, state.points)
-        slope, rate = drift.carried, drift.rate
+        velocity = problem.velocity(state.t, state.points)
+        slope, rate = velocity.vector, velocity.rate
         if not bool(torch.isfinite(slope).all()):
             raise SolveError(f"the velocity is not finite at t = {state.t:.6g}")
         step = state.step
         if step == 0.0:
             scale = problem.atol + problem.rtol
             speed = float(torch.linalg.vector_norm(slope, dim=1).max())
-            step = min(0.01 / max(speed, 1e-12), scale ** (1 / 5) / max(rate, 1e-12), self._cap(problem, rate))
+            step = min(
+                FIRST_MOVE / max(speed, SMALLEST_RATE),
+                scale ** (1 / 5) / max(rate, SMALLEST_RATE),
+                self._cap(problem, rate),
+            )
         return replace(state, slope=slope, rate=rate, step=step)
 
     def advance(self, problem: Problem, state: State, limit: float) -> Step:
@@ -73,16 +118,16 @@ class Adaptive:
                     "for unnormalised attention give log_scale, which changes the unit of time"
                 )
             for stage in range(1, 6):
-                shifted = problem.combine(x, stages[:stage], h * self._A[stage][:stage])
-                problem.velocity(state.t + self._C[stage] * h, shifted, out=stages[stage])
-            points = problem.combine(x, stages[:6], h * self._B)
+                shifted = problem.combine(x, stages[:stage], h * self.stages[stage])
+                problem.velocity(state.t + self.nodes[stage] * h, shifted, out=stages[stage])
+            points = problem.combine(x, stages[:6], h * self.weights)
             last = problem.velocity(t, points, out=stages[6])
-            error = self._error(problem, x, points, stages, h * self._E)
+            error = self._error(problem, x, points, stages, h * self.errors)
             if error <= 1.0:
                 break
             rejected += 1
             step = h * (max(SLOWEST, SAFETY * error**-0.2) if math.isfinite(error) else 0.1)
-        growth = SAFETY * max(error, 1e-10) ** -0.14 * state.last_error**0.08
+        growth = SAFETY * max(error, LEAST_ERROR) ** -RECENT * state.last_error**BEFORE
         growth = min(FASTEST, max(SLOWEST, growth))
         if rejected > state.rejected:
             growth = min(growth, 1.0)
@@ -94,7 +139,7 @@ class Adaptive:
             slope=stages[6].clone(),
             rate=last.rate,
             step=proposal,
-            last_error=max(error, 1e-4),
+            last_error=max(error, LEAST_MEMORY),
             accepted=state.accepted + 1,
             rejected=rejected,
         )
@@ -104,7 +149,7 @@ class Adaptive:
             for time in times:
                 s = (time - state.t) / h
                 powers = torch.tensor([s, s**2, s**3, s**4], dtype=torch.float64)
-                frames.append(problem.combine(x, stages, h * (self._P @ powers)))
+                frames.append(problem.combine(x, stages, h * (self.dense @ powers)))
             return frames
 
         return Step(state, end, interpolate)

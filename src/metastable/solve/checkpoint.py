@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+import time
 import uuid
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
 from metastable.errors import StorageError
+from metastable.solve import storage
 from metastable.solve.events import Crossing
-from metastable.solve.problem import State
+from metastable.solve.observer import Observer
+from metastable.solve.path import Path
+from metastable.solve.problem import State, Step
 
 
 @dataclass(frozen=True)
@@ -50,6 +55,36 @@ class Checkpoint:
         finally:
             if os.path.exists(aside):
                 os.remove(aside)
+
+
+class Checkpoints(Observer):
+    """Writes a checkpoint when the last one is older than `every` seconds, and when the run breaks off.
+
+    take: makes the checkpoint of a state, from what the observers before this one have seen.
+    """
+
+    def __init__(self, take: Callable[[State], Checkpoint], location: str, every: float) -> None:
+        self.take, self.location, self.every = take, location, every
+        self.latest: Checkpoint | None = None
+        self._written = time.monotonic()
+
+    def step(self, step: Step) -> None:
+        """A safe place between two steps. The end that an observer made is none: the run would go on from it."""
+        if step.ended:
+            return
+        self.latest = self.take(step.end)
+        if time.monotonic() - self._written >= self.every:
+            self._write(self.latest)
+
+    def end(self, path: Path | None) -> None:
+        """Keep what was computed when the run breaks off between two checkpoints."""
+        if path is None and self.latest is not None:
+            self._write(self.latest)
+
+    def _write(self, point: Checkpoint) -> None:
+        with storage.writing(self.location):
+            point.write(self.location)
+        self._written = time.monotonic()
 
 
 def read(location: str, device: torch.device) -> Checkpoint:

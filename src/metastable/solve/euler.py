@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from metastable.solve.problem import Problem, State, Step, cubic_hermite, next_time, require_finite
+from metastable.solve.stepper import Stepper
 
 
-class Euler:
+class Euler(Stepper):
     """x <- (x + h v(x))/|x + h v(x)|; L layers over [0, 1] are steps of h = 1/L."""
 
     name = "euler"

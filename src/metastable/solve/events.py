@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from scipy.optimize import brentq
 from torch import Tensor
 
 from metastable.errors import InvalidInput
 from metastable.solve.problem import Step
+
+LOCATED = 1e-12
+"""Part of a step to which the time of a crossing is found: far below the error of the interpolant."""
 
 Observable = Callable[[Tensor, Tensor], Any]
 """(points (n, d), mass (n,)) -> a number."""
@@ -60,6 +62,8 @@ def crossing(event: Event, step: Step, before: float, after: float, mass: Tensor
     direction = 1 if before < 0 <= after else -1 if before > 0 >= after else 0
     if direction == 0 or event.direction not in (0, direction):
         return None
+    from scipy.optimize import brentq
+
     width = step.end.t - step.start.t
 
     def gap(s: float) -> float:
@@ -70,4 +74,4 @@ def crossing(event: Event, step: Step, before: float, after: float, mass: Tensor
         # Touching the level counts as past it: an observable with steps (a number of clusters) is caught, too.
         return value if value != 0 else direction * 1e-300
 
-    return Crossing(event.name, step.start.t + width * float(brentq(gap, 0.0, 1.0, xtol=1e-12)), direction)
+    return Crossing(event.name, step.start.t + width * float(brentq(gap, 0.0, 1.0, xtol=LOCATED)), direction)

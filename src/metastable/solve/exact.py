@@ -7,28 +7,35 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from metastable.errors import InvalidInput
+from metastable.flows.flow import Flow
 from metastable.flows.orbit import orbit
 from metastable.flows.zero_temperature import ZeroTemperature
-from metastable.solve.problem import Problem, State, Step, next_time
+from metastable.solve.problem import FRAMES_AT_ONCE, Problem, State, Step, next_time
+from metastable.solve.stepper import Stepper
 from metastable.weights import Schedule
 
-FRAMES_AT_ONCE = 32
+EVENT_STEPS = 256
+"""Steps of a run with events: they are looked for between steps, and without them the run is one step."""
 
 
-class Exact:
+class Exact(Stepper):
     """x(t) = e^{tau M} x_0/|e^{tau M} x_0|, dt/dtau = |B^T x(tau)|: no error but rounding."""
 
     name = "exact"
     order = 0
+    exact = True
 
-    def begin(self, problem: Problem, state: State) -> State:
-        """Refuse flows without a closed solution."""
-        if not isinstance(problem.flow, ZeroTemperature):
-            raise InvalidInput(
-                f"method 'exact' solves ZeroTemperature flows, got {type(problem.flow).__name__}; use 'adaptive'"
-            )
-        return state
+    def refusal(self, flow: Flow) -> str | None:
+        """Flows without a closed solution."""
+        if not isinstance(flow, ZeroTemperature):
+            return f"method 'exact' solves ZeroTemperature flows, got {type(flow).__name__}; use 'adaptive'"
+        if isinstance(flow.weights, Schedule) and not flow.weights.piecewise_constant:
+            return "method 'exact' needs constant or layered weights; use 'adaptive' for this Schedule"
+        return None
+
+    def step_size(self, asked: float | None, t: float, events: bool) -> float | None:
+        """None, the way to the next jump of the weights, unless a step is asked for or events are looked for."""
+        return asked or (t / EVENT_STEPS if events and t > 0 else None)
 
     def advance(self, problem: Problem, state: State, limit: float) -> Step:
         """One step, all the way to the limit unless a step was asked for."""

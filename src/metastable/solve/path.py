@@ -62,7 +62,9 @@ class Path:
 
     def save(self, destination: str | os.PathLike[str]) -> None:
         """Write the path as a zarr group; atomic: what was at `destination` stays until the new one is whole."""
-        storage.save(self, os.fspath(destination))
+        frames = (self.measure(index).points for index in range(len(self)))
+        ends = (self.end, self.end_time, self.events, self.provenance)
+        storage.save(os.fspath(destination), self.times, self.mass, frames, *ends)
 
     def to_xarray(self) -> xarray.Dataset:
         """Dataset with `points` (time, token, axis), `mass` (token,), and the provenance as attributes."""
@@ -83,3 +85,9 @@ class Path:
         span = f"t = {float(self.times[0]):g} .. {float(self.times[-1]):g}" if len(self) else "no saved times"
         where = f", stored in {self.store}" if self.store else ""
         return f"Path({len(self)} times, {span}, {self.end.n} tokens in R^{self.end.d}{where})"
+
+
+def load(location: str | os.PathLike[str]) -> Path:
+    """Read a path that `Path.save` or `solve(out=...)` wrote; its frames stay on disk until they are asked for."""
+    where = os.fspath(location)
+    return Path(**storage.read(where), store=where)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from dataclasses import dataclass, field, replace
 
 import torch
 from jaxtyping import Float
@@ -13,8 +12,12 @@ from torch import Tensor
 
 from metastable import rowwise
 from metastable.errors import SolveError
-from metastable.flows.flow import Drift, Flow
+from metastable.flows.drift import Velocity
+from metastable.flows.flow import Flow
 from metastable.sphere import normalize
+
+FRAMES_AT_ONCE = 32
+"""Times inside a step that are asked for together: a step may span any number of save times, and memory may not."""
 
 
 @dataclass
@@ -31,7 +34,7 @@ class Problem:
     """End of the stretch on which the field is continuous; at that very time the field is the one before it."""
     evaluations: int = 0
 
-    def velocity(self, t: float, points: Float[Tensor, "n d"], out: Float[Tensor, "n d"] | None = None) -> Drift:
+    def velocity(self, t: float, points: Float[Tensor, "n d"], out: Float[Tensor, "n d"] | None = None) -> Velocity:
         """The field at time t, at points that `retract` or `combine` returned, and the rate that bounds a step."""
         self.evaluations += 1
         time = min(t, math.nextafter(self.stretch_end, -math.inf))
@@ -64,27 +67,41 @@ class State:
 
 @dataclass(frozen=True)
 class Step:
-    """A step from `start` to `end`; `interpolate(times)` gives the points at times inside it."""
+    """A step from `start` to `end`, with the tokens in between."""
 
     start: State
     end: State
     interpolate: Callable[[Sequence[float]], list[Tensor]] = field(repr=False)
+    """The tokens at times inside the step; valid until the stepper makes its next step."""
+    ended: bool = False
+    """Whether an observer ended the run here."""
 
+    @classmethod
+    def at_rest(cls, state: State) -> Step:
+        """The step of length zero with which a run begins."""
+        return cls(state, state, lambda times: [state.points for _ in times])
 
-@runtime_checkable
-class Stepper(Protocol):
-    """One integration method of stated order."""
+    @property
+    def t(self) -> float:
+        """The time reached."""
+        return self.end.t
 
-    name: str
-    order: int
+    @property
+    def points(self) -> Float[Tensor, "n d"]:
+        """The tokens at that time."""
+        return self.end.points
 
-    def begin(self, problem: Problem, state: State) -> State:
-        """Prepare the state at the start of a stretch on which the field is continuous."""
-        ...
+    def at(self, times: Sequence[float]) -> list[Tensor]:
+        """The tokens at increasing times inside the step; at its end they are the computed ones, bit for bit."""
+        inside = [time for time in times if time < self.t]
+        return (self.interpolate(inside) if inside else []) + [self.points] * (len(times) - len(inside))
 
-    def advance(self, problem: Problem, state: State, limit: float) -> Step:
-        """One accepted step that does not pass `limit`."""
-        ...
+    def cut(self, t: float) -> Step:
+        """The part of the step up to time t, as the last one of the run."""
+        if t >= self.t:
+            return replace(self, ended=True)
+        end = State(t, self.interpolate([t])[0], accepted=self.end.accepted, rejected=self.end.rejected)
+        return Step(self.start, end, self.interpolate, ended=True)
 
 
 def cubic_hermite(problem: Problem, start: State, end: State, end_slope: Tensor) -> Callable[..., list[Tensor]]:

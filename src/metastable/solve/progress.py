@@ -1,37 +1,64 @@
-"""Progress of a run on the terminal."""
+"""Progress of a run: a bar on the terminal, or a function that is told the time and the steps."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from metastable.errors import InvalidInput
+from metastable.solve.observer import Observer, Run
+from metastable.solve.path import Path
+from metastable.solve.problem import Step
 
 
-@runtime_checkable
-class Reporter(Protocol):
-    """Called with the time reached and the number of steps."""
+class ProgressBar(Observer):
+    """A bar on standard error, gone when the run is over."""
 
-    def __call__(self, t: float, steps: int) -> None:
-        """Show it."""
-        ...
+    def begin(self, run: Run) -> None:
+        """Draw it."""
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("t = {task.fields[t]:.4g} of {task.fields[t_end]:g}, {task.fields[steps]} steps"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._bar.add_task(type(run.flow).__name__, total=run.t or 1.0, t=0.0, t_end=run.t, steps=0)
+        self._bar.start()
+
+    def step(self, step: Step) -> None:
+        """Move it."""
+        self._bar.update(self._task, completed=step.t, t=step.t, steps=step.end.accepted)
+
+    def end(self, path: Path | None) -> None:
+        """Take it away."""
+        self._bar.stop()
 
 
-@contextmanager
-def reporter(show: bool, t_end: float, label: str) -> Iterator[Reporter]:
-    """A progress bar on standard error while the block runs, or a function that does nothing."""
-    if not show:
-        yield lambda t, steps: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+class Report(Observer):
+    """Calls a function with the time reached and the number of steps, after every step."""
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("t = {task.fields[t]:.4g} of {task.fields[t_end]:g}, {task.fields[steps]} steps"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(label, total=t_end or 1.0, t=0.0, t_end=t_end, steps=0)
-        yield lambda t, steps: bar.update(task, completed=t, t=t, steps=steps)
+    def __init__(self, function: Callable[[float, int], Any]) -> None:
+        self.function = function
+
+    def step(self, step: Step) -> None:
+        """Call it; what it returns is its own business."""
+        self.function(step.t, step.end.accepted)
+
+
+def progress_observers(progress: Any) -> tuple[Observer, ...]:
+    """The observer that `progress` stands for: True, a function of (t, steps), an observer; nobody for False."""
+    if progress is None or isinstance(progress, int | np.bool_):
+        return (ProgressBar(),) if progress else ()
+    if not isinstance(progress, type):
+        if isinstance(progress, Observer):
+            return (progress,)
+        if callable(progress):
+            return (Report(progress),)
+    raise InvalidInput(f"progress must be True, False, a function of (t, steps) or an Observer, got {progress!r}")

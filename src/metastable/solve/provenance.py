@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from metastable._version import __version__
+from metastable.errors import InvalidInput
 
 SCHEMA_VERSION = 1
 """Version of the layout of stored paths; a reader refuses files that are newer than itself."""
@@ -31,7 +32,12 @@ def provenance(parameters: dict[str, Any], seed: int | None) -> dict[str, Any]:
 
 def fingerprint(parameters: dict[str, Any], *tensors: Tensor) -> str:
     """SHA-256 of the parameters and the initial data: two runs with one fingerprint are the same run."""
-    digest = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode())
+    try:
+        digest = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode())
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(
+            f"what describes a run must be numbers, strings, lists and dicts of them, got something else: {error}"
+        ) from None
     for tensor in tensors:
         digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
     return digest.hexdigest()

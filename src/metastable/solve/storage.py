@@ -6,22 +6,18 @@ import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
-import zarr
 from torch import Tensor
 
 from metastable.errors import StorageError
 from metastable.measure import Measure
 from metastable.solve.events import Crossing
 from metastable.solve.provenance import SCHEMA_VERSION
-
-if TYPE_CHECKING:
-    from metastable.solve.path import Path
 
 _KIND = "metastable path"
 
@@ -30,7 +26,7 @@ def create(location: str, times: Tensor, like: Tensor, mass: Tensor) -> Any:
     """A new group with room for every frame: one chunk per saved time, so that frames stream to disk."""
     n, d = like.shape
     dtype = "float32" if like.dtype == torch.float32 else "float64"
-    group: Any = zarr.open_group(location, mode="w")
+    group = _group(location, mode="w")
     group.create_array("times", data=times.cpu().numpy())
     group.create_array("mass", data=mass.cpu().numpy())
     group.create_array("points", shape=(len(times), n, d), chunks=(1, n, d), dtype=dtype)
@@ -61,31 +57,37 @@ def finish(
     )
 
 
-def save(path: Path, destination: str) -> None:
+def save(
+    destination: str,
+    times: Tensor,
+    mass: Tensor,
+    frames: Iterable[Tensor],
+    end: Measure,
+    end_time: float,
+    events: tuple[Crossing, ...],
+    provenance: dict[str, Any],
+) -> None:
     """Write a path beside its destination, then swap it in."""
     destination = os.path.normpath(destination)
     refuse_foreign(destination)
     aside = f"{destination}.{uuid.uuid4().hex[:8]}.part"
     try:
         with writing(destination):
-            group = create(aside, path.times, path.end.points, path.mass)
-            for index in range(len(path)):
-                group["points"][index] = path.measure(index).points.cpu().numpy()
-            finish(group, path.end, path.end_time, len(path), path.events, path.provenance)
+            group = create(aside, times, end.points, mass)
+            for index, points in enumerate(frames):
+                group["points"][index] = points.cpu().numpy()
+            finish(group, end, end_time, len(times), events, provenance)
             swap_in(aside, destination)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def load(location: str | os.PathLike[str]) -> Path:
-    """Read a path that `Path.save` or `solve(out=...)` wrote; its frames stay on disk until they are asked for."""
-    from metastable.solve.path import Path
-
-    where = os.fspath(location)
+def read(where: str) -> dict[str, Any]:
+    """All of a stored path but its frames, by the names of `Path`."""
     if not os.path.exists(where):
         raise StorageError(f"there is no file or folder {where!r}")
     try:
-        group: Any = zarr.open_group(where, mode="r")
+        group = _group(where)
         attributes: dict[str, Any] = dict(group.attrs)
     except Exception as error:  # zarr raises many types for what is not a group
         raise StorageError(f"{where!r} is not a metastable path: {_first_line(error)}") from error
@@ -103,18 +105,22 @@ def load(location: str | os.PathLike[str]) -> Path:
         saved = int(attributes["saved"])
         mass = torch.from_numpy(np.asarray(group["mass"]))
         end_points = torch.from_numpy(np.asarray(group["end"]))
-        return Path(
-            times=torch.from_numpy(np.asarray(group["times"][:saved])),
-            mass=mass,
-            end=Measure(end_points, mass, sphere=bool(attributes["sphere"]), dtype=end_points.dtype),
-            end_time=float(attributes["end_time"]),
-            provenance=json.loads(attributes["provenance"]),
-            events=tuple(Crossing(*e) for e in json.loads(attributes["events"])),
-            sphere=bool(attributes["sphere"]),
-            store=where,
-        )
+        return {
+            "times": torch.from_numpy(np.asarray(group["times"][:saved])),
+            "mass": mass,
+            "end": Measure(end_points, mass, sphere=bool(attributes["sphere"]), dtype=end_points.dtype),
+            "end_time": float(attributes["end_time"]),
+            "provenance": json.loads(attributes["provenance"]),
+            "events": tuple(Crossing(*e) for e in json.loads(attributes["events"])),
+            "sphere": bool(attributes["sphere"]),
+        }
     except Exception as error:  # truncated chunks surface as many types, too
         raise StorageError(f"{where!r} is damaged: {_first_line(error)}") from error
+
+
+def reopen(location: str) -> Any:
+    """The unfinished group of an interrupted run, to write on."""
+    return _group(location, mode="r+")
 
 
 def refuse_foreign(destination: str) -> None:
@@ -122,7 +128,7 @@ def refuse_foreign(destination: str) -> None:
     if not os.path.exists(destination):
         return
     try:
-        ours = dict(zarr.open_group(destination, mode="r").attrs).get("kind") == _KIND
+        ours = dict(_group(destination).attrs).get("kind") == _KIND
     except Exception:  # zarr raises many types for what is not a group
         ours = False
     if not ours:
@@ -132,7 +138,7 @@ def refuse_foreign(destination: str) -> None:
 def read_frames(location: str, index: int | slice, fingerprint: str | None) -> Tensor:
     """Frames of a stored path, if the run with this fingerprint is still what is stored there."""
     try:
-        group: Any = zarr.open_group(location, mode="r")
+        group = _group(location)
         stored = json.loads(str(group.attrs["provenance"])).get("fingerprint")
         missing = group["points"].nchunks_initialized < int(group.attrs["saved"])
         frames = (
@@ -176,6 +182,12 @@ def writing(destination: str) -> Iterator[None]:
         raise StorageError(
             f"cannot write {destination!r}: {error.strerror or _first_line(error)}; what was there is untouched"
         ) from error
+
+
+def _group(location: str, mode: Literal["r", "r+", "w"] = "r") -> Any:
+    import zarr
+
+    return zarr.open_group(location, mode=mode)
 
 
 def _first_line(error: Exception) -> str:

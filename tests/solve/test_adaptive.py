@@ -1,45 +1,40 @@
-"""Measured orders of convergence of every stepper."""
+"""The embedded pair: its tableau, its orders, its error control."""
 
 import itertools
 import math
 
+import numpy as np
 import pytest
 import torch
+from scipy.integrate import RK45
 
 import metastable as ms
+from metastable.errors import SolveError
+from metastable.flows import Drift
 from metastable.solve.adaptive import Adaptive
 from metastable.solve.problem import Problem, State
-
-
-def setup_case():
-    g = torch.Generator().manual_seed(5)
-    w = ms.AttentionWeights(
-        V=torch.randn(3, 3, generator=g, dtype=torch.float64),
-        B=torch.randn(3, 3, generator=g, dtype=torch.float64),
-    )
-    return ms.SelfAttention(w, 3.0), ms.Measure(ms.sphere.uniform(15, 3, seed=g))
+from small_runs import smooth_case
 
 
 @pytest.fixture(scope="module")
 def truth():
-    flow, rho = setup_case()
+    flow, rho = smooth_case()
     return ms.solve(flow, rho, 1.0, rtol=1e-13, atol=1e-14).end.points
 
 
-@pytest.mark.parametrize(("method", "order", "step"), [("euler", 1, 0.01), ("rk4", 4, 0.05)])
-def test_order_of_the_fixed_steppers(method, order, step, truth):
-    flow, rho = setup_case()
-    errors = [
-        float((ms.solve(flow, rho, 1.0, method=method, step=h).end.points - truth).abs().max())
-        for h in (step, step / 2, step / 4)
-    ]
-    for coarse, fine in itertools.pairwise(errors):
-        assert math.log2(coarse / fine) == pytest.approx(order, abs=0.2)
+def test_the_tableau_is_that_of_dormand_and_prince():
+    """Bit for bit as SciPy has it, and the conditions of order one: weights sum to one, errors to zero."""
+    assert tuple(RK45.C) == Adaptive.nodes
+    for stage, row in enumerate(Adaptive.stages):
+        assert np.array_equal(RK45.A[stage][:stage], row.numpy())
+        assert float(row.sum()) == pytest.approx(Adaptive.nodes[stage], abs=1e-14)
+    for ours, theirs in ((Adaptive.weights, RK45.B), (Adaptive.errors, RK45.E), (Adaptive.dense, RK45.P)):
+        assert np.array_equal(ours.numpy(), theirs)
 
 
 def test_order_of_the_embedded_pair(truth):
     """The pair with its step held fixed (tolerance out of reach) has order 5."""
-    flow, rho = setup_case()
+    flow, rho = smooth_case()
 
     def error(h):
         problem = Problem(flow, rho.mass, rtol=1e9, atol=1e9, step=None, max_step=h)
@@ -56,7 +51,7 @@ def test_order_of_the_embedded_pair(truth):
 
 def test_order_of_the_dense_output():
     """Between its steps the pair interpolates with order 4: halving the step divides the error by at least 16."""
-    flow, rho = setup_case()
+    flow, rho = smooth_case()
 
     def error(h):
         problem = Problem(flow, rho.mass, rtol=1e9, atol=1e9, step=None, max_step=h)
@@ -73,15 +68,33 @@ def test_order_of_the_dense_output():
 
 @pytest.mark.parametrize("rtol", [1e-5, 1e-7, 1e-9])
 def test_error_follows_the_tolerance(rtol, truth):
-    flow, rho = setup_case()
+    flow, rho = smooth_case()
     end = ms.solve(flow, rho, 1.0, rtol=rtol, atol=rtol / 100).end.points
     assert float((end - truth).abs().max()) < 3 * rtol
 
 
-def test_layers_are_euler_steps():
-    """L layers x <- normalise(x + V m/L), by hand."""
-    flow, rho = setup_case()
-    x = rho.points
-    for _ in range(12):
-        x = ms.sphere.normalize(x + flow.velocity(0.0, x, rho.mass) / 12)
-    assert (ms.solve(flow, rho, 1.0, method="euler", step=1 / 12).end.points - x).abs().max() < 1e-14
+def test_a_field_that_ends_is_given_up_with_a_sentence():
+    """Beyond t = 0.5 the field has no value: steps shrink towards that time until rounding stops them."""
+
+    class Ending(ms.Flow):
+        d = 2
+
+        def drift(self, t, points, mass):
+            return points.roll(1, 1) * (1.0 if t <= 0.5 else math.nan)
+
+    with pytest.raises(SolveError, match=r"the step fell below rounding at t = 0\.5 "):
+        ms.solve(Ending(), [[0.8, 0.6]], 1.0, max_steps=1000)
+
+
+def test_the_rate_bounds_the_step():
+    """A field that stands still allows any step; step * rate <= 2.5 is what is left."""
+
+    class Still(ms.Flow):
+        d = 2
+
+        def drift(self, t, points, mass):
+            return Drift(torch.zeros_like(points), 10.0)
+
+    path = ms.solve(Still(), [[0.6, 0.8]], 10.0)
+    assert path.provenance["statistics"]["accepted_steps"] >= 40
+    assert path.end.points.tolist() == [[0.6, 0.8]]

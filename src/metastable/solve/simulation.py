@@ -1,11 +1,11 @@
-"""The configuration of `metastable simulate`: a TOML file or flags, checked once, turned into a flow and tokens."""
+"""`Simulation`: a run as a config, from a TOML file or from Python, checked once; `.build()` and `.run()` it."""
 
 from __future__ import annotations
 
 import json
 import os
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from metastable import sphere
-from metastable.cli.parsing import parse_matrix
 from metastable.errors import InvalidInput, StorageError
 from metastable.flows import (
     EuclideanAttention,
@@ -24,6 +23,11 @@ from metastable.flows import (
     ZeroTemperature,
 )
 from metastable.measure import Measure
+from metastable.readers import lattice, parse_matrix, weights_from
+from metastable.solve.observer import Observer
+from metastable.solve.path import Path
+from metastable.solve.solve import solve
+from metastable.solve.storage import writing
 from metastable.weights import AttentionWeights
 
 FlowKind = Literal["self-attention", "unnormalized", "zero-temperature", "hardmax", "euclidean"]
@@ -62,7 +66,7 @@ class Tokens(_Section):
     seed: Annotated[int, pydantic.Field(ge=-(2**63), lt=2**63)] = 0
 
 
-class Run(_Section):
+class Integration(_Section):
     """How the flow is integrated and which times are kept."""
 
     t: float = 22.0
@@ -83,20 +87,57 @@ class Output(_Section):
 
 
 class Simulation(_Section):
-    """All that `metastable simulate` does; the defaults are the three phases of a small run on the circle."""
+    """A whole run; the defaults are the three phases of a small run on the circle.
+
+    The sections are those of the file: weights, flow, tokens, run, output (in Python the section `run` is called
+    `integration`, because `run()` is what one does with a simulation).
+
+    >>> flow, rho = Simulation(flow={"beta": 4.0}, tokens={"n": 5}).build()
+    >>> flow.describe()["beta"], rho.n
+    (4.0, 5)
+    """
+
+    model_config = pydantic.ConfigDict(populate_by_name=True)
 
     weights: Weights = Weights()
     flow: FlowChoice = FlowChoice()
     tokens: Tokens = Tokens()
-    run: Run = Run()
+    integration: Annotated[Integration, pydantic.Field(alias="run")] = Integration()
     output: Output = Output()
 
     def build(self) -> tuple[Flow, Measure]:
         """The flow and the initial measure."""
-        V, B = self.weights.V, self.weights.B
-        d = next((len(m) for m in map(_known, (V, B)) if m is not None), None)
-        w = AttentionWeights(V=parse_matrix(V, d, "V"), B=parse_matrix(B, d, "B"))
+        w = weights_from(self.weights.V, self.weights.B)
         return self._flow(w), self._tokens(w.d)
+
+    def run(self, progress: Any = False, observers: Sequence[Observer] = ()) -> Path:
+        """Solve; the path streams to OUT/path.zarr with checkpoints, and the configuration goes beside it."""
+        flow, rho = self.build()
+        folder, how = self.output.out, self.integration
+        with writing(folder):
+            os.makedirs(folder, exist_ok=True)
+        path = solve(
+            flow,
+            rho,
+            how.t,
+            times=how.frames,
+            method=how.method,
+            rtol=how.rtol,
+            atol=how.atol,
+            step=how.step,
+            progress=progress,
+            observers=observers,
+            out=os.path.join(folder, "path.zarr"),
+            resume=not self.output.overwrite,
+            seed=self.tokens.seed,
+        )
+        with writing(folder), open(os.path.join(folder, "config.toml"), "w") as file:
+            file.write(self.to_toml())
+        return path
+
+    def to_dict(self) -> dict[str, dict[str, Any]]:
+        """The complete configuration as plain data, under the names of the file."""
+        return self.model_dump(by_alias=True)
 
     def _flow(self, w: AttentionWeights) -> Flow:
         if self.flow.kind == "zero-temperature":
@@ -122,23 +163,21 @@ class Simulation(_Section):
         elif t.law == "uniform":
             points = sphere.uniform(t.n, d, seed=t.seed)
         else:
-            need = {"equispaced": 2, "fibonacci": 3}[t.law]
-            if d != need:
-                raise InvalidInput(f"{t.law} tokens live in dimension {need}, but the weights have dimension {d}")
-            points = sphere.equispaced(t.n) if need == 2 else sphere.fibonacci(t.n)
-        measure = Measure(points, sphere=self.flow.kind != "euclidean", dtype=getattr(torch, self.run.dtype))
-        if self.run.device == "cpu":
+            points = lattice(t.law, t.n, d)
+        dtype, device = getattr(torch, self.integration.dtype), self.integration.device
+        measure = Measure(points, sphere=self.flow.kind != "euclidean", dtype=dtype)
+        if device == "cpu":
             return measure
         try:
-            return measure.to(device=torch.device(self.run.device))
+            return measure.to(device=torch.device(device))
         except (RuntimeError, AssertionError) as error:
             reason = str(error).splitlines()[0]
-            raise InvalidInput(f"device {self.run.device!r} cannot be used: {reason}") from None
+            raise InvalidInput(f"device {device!r} cannot be used: {reason}") from None
 
     def to_toml(self) -> str:
         """The complete configuration as TOML; entries that are not set are shown as comments."""
         lines: list[str] = []
-        for section, values in self.model_dump().items():
+        for section, values in self.to_dict().items():
             lines.append(f"[{section}]")
             # A file that says overwrite would replace its own result instead of opening it.
             kept = {k: v for k, v in values.items() if k != "overwrite"}
@@ -176,17 +215,10 @@ def _sentence(error: pydantic.ValidationError) -> str:
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"] if part != "str" and not str(part).startswith("list["))
     if first["type"] == "extra_forbidden":
-        section: Any = getattr(Simulation(), str(first["loc"][0])) if len(first["loc"]) > 1 else Simulation()
-        return f"{where} is not a known entry; choose from {', '.join(type(section).model_fields)}"
+        known: dict[str, Any] = Simulation().to_dict()
+        known = known[str(first["loc"][0])] if len(first["loc"]) > 1 else known
+        return f"{where} is not a known entry; choose from {', '.join(known)}"
     return f"{where} must be {first['msg'].removeprefix('Input should be ')}, got {first['input']!r}"
-
-
-def _known(matrix: Matrix) -> Tensor | None:
-    """A matrix that states its own dimension; None for `I` and its multiples."""
-    try:
-        return parse_matrix(matrix)
-    except InvalidInput:
-        return None
 
 
 def _toml(value: Any) -> str:

@@ -10,14 +10,12 @@ from scipy.integrate import quad, solve_ivp
 import metastable as ms
 import reference
 from metastable import observe
+from metastable.errors import StorageError
+from small_runs import equiangular, flow, gaussian, identity, short_run, small_run, weights
 
-
-def identity(d, v=1.0):
-    return ms.AttentionWeights(V=v * torch.eye(d), B=torch.eye(d))
-
-
-def gaussian(seed, *shape):
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+W1 = weights()
+W2 = ms.AttentionWeights(V=-5 * torch.eye(2), B=-torch.eye(2))
+X0 = ms.sphere.uniform(9, 2, seed=4)
 
 
 def dop853(field, x0, t):
@@ -26,22 +24,6 @@ def dop853(field, x0, t):
         lambda _, y: field(y.reshape(shape)).ravel(), (0, t), x0.ravel(), method="DOP853", rtol=1e-12, atol=1e-13
     )
     return run.y[:, -1].reshape(shape)
-
-
-def equiangular(n, g):
-    """n unit vectors in R^n with all overlaps g."""
-    gram = (1 - g) * torch.eye(n, dtype=torch.float64) + g
-    return torch.linalg.cholesky(gram)
-
-
-@pytest.mark.parametrize("method", ["exact", "adaptive"])
-def test_z1_zero_temperature_orbit_against_scipy(method):
-    w = ms.AttentionWeights(V=gaussian(1, 4, 4), B=gaussian(2, 4, 4))
-    x0 = ms.sphere.uniform(6, 4, seed=3)
-    path = ms.solve(ms.ZeroTemperature(w), x0, 3.0, times=[0.5, 3.0], method=method, rtol=1e-10, atol=1e-12)
-    for t, points in zip(path.times, path.points, strict=True):
-        expected = dop853(lambda x: reference.zero_temperature(x, w.V.numpy(), w.B.numpy()), x0.numpy(), float(t))
-        assert np.abs(points.numpy() - expected).max() < 1e-8
 
 
 @pytest.mark.parametrize("beta", [0.0, 1.0, 20.0])
@@ -117,28 +99,6 @@ def test_b2_closed_form_at_beta_zero():
         assert abs(float(x[0] @ x[1]) - expected) < 1e-9
 
 
-def equiangular_time(n, beta, g_end):
-    """t(g) = int_0^g dg/g' for softmax attention."""
-
-    def slowness(g):
-        return (math.exp(beta) + (n - 1) * math.exp(beta * g)) / (
-            2 * math.exp(beta * g) * (1 - g) * ((n - 1) * g + 1)
-        )
-
-    return quad(slowness, 0, g_end, epsabs=1e-12)[0]
-
-
-def test_b4_times_of_the_phase_diagram():
-    n = 32
-    golden = {0.0: 1.748254, 1.0: 1.819935, 4.0: 3.431732}
-    for beta, t_half in golden.items():
-        half = ms.Event(lambda x, m: x[0] @ x[1], level=0.5, stop=True, name="half")
-        path = ms.solve(ms.SelfAttention(identity(n), beta), equiangular(n, 0.0), 10.0, events=[half])
-        assert path.events[0].time == pytest.approx(t_half, abs=1e-6)
-        assert path.end_time == path.events[0].time
-        assert path.events[0].time == pytest.approx(equiangular_time(n, beta, 0.5), abs=1e-8)
-
-
 @pytest.mark.parametrize(("kind", "expected"), [("SA", 2.0), ("USA", 2 * math.exp(1.5))])
 def test_b3_late_rates(kind, expected):
     beta = 1.5
@@ -163,59 +123,6 @@ def test_b5_cross_ratio_is_conserved(seed):
         return float(gap(0, 1) * gap(2, 3) / (gap(0, 2) * gap(1, 3)))
 
     assert ratio(path.end.points) == pytest.approx(ratio(x0), rel=1e-9)
-
-
-def heads(seed, count, d):
-    symmetric = [(lambda a: (a + a.T) / 2)(gaussian(seed + h, d, d)) for h in range(count)]
-    return [ms.UnnormalizedAttention(ms.AttentionWeights(V=M, B=M), 0.8) for M in symmetric]
-
-
-def test_v1_energy_identity_of_unnormalised_heads():
-    flow, rho = ms.MultiHead(heads(40, 3, 5)), ms.Measure(ms.sphere.uniform(6, 5, seed=7))
-    v = flow.velocity(0.0, *rho)
-    h = 1e-5
-    forward, backward = (ms.sphere.exp(rho.points, s * h * v) for s in (1.0, -1.0))
-    slope = (flow.energy(forward, rho.mass) - flow.energy(backward, rho.mass)) / (2 * h)
-    assert slope == pytest.approx(float(rho.mass @ v.square().sum(1)), rel=1e-8)
-
-
-def test_v2_energy_of_one_head_among_several():
-    beta, n = 0.8, 6
-    flow, x = ms.MultiHead(heads(50, 3, 5)), ms.sphere.uniform(n, 5, seed=8)
-    mass = torch.full((n,), 1 / n, dtype=torch.float64)
-    f = [torch.exp(beta * x @ h.weights.B @ x.T) @ x @ h.weights.V.T for h in flow.heads]
-    projected = [ms.sphere.project_tangent(x, k) for k in f]
-    expected = sum(float((projected[0] * k).sum()) for k in projected) / n**3
-    v, h = flow.velocity(0.0, x, mass), 1e-5
-    forward, backward = (flow.heads[0].energy(ms.sphere.exp(x, s * h * v), mass) for s in (1.0, -1.0))
-    assert (forward - backward) / (2 * h) == pytest.approx(expected, rel=1e-7)
-
-
-@pytest.mark.parametrize("sign", [1.0, -1.0])
-def test_energy_is_monotone_along_softmax_runs(sign):
-    M = (lambda a: (a + a.T) / 2)(gaussian(60, 4, 4))
-    flow = ms.SelfAttention(ms.AttentionWeights(V=sign * M, B=M), 2.0)
-    path = ms.solve(flow, ms.sphere.uniform(12, 4, seed=9), 4.0, times=30)
-    energies = observe.along(path, lambda rho: flow.energy(*rho))
-    assert (sign * energies.diff() > 0).all()
-
-
-def test_v7_entropy_identity():
-    """dS_i/dt = -Cov_{A_i}(s_i., s_i.'), with s the scores."""
-    w, beta = ms.AttentionWeights(V=gaussian(70, 3, 3), B=gaussian(71, 3, 3)), 1.7
-    x, n = ms.sphere.uniform(9, 3, seed=10), 9
-    flow = ms.SelfAttention(w, beta)
-    mass = torch.full((n,), 1 / n, dtype=torch.float64)
-    v = flow.velocity(0.0, x, mass)
-    scores = beta * x @ w.B @ x.T
-    change = beta * (v @ w.B @ x.T + x @ w.B @ v.T)
-    A = torch.softmax(scores, dim=1)
-    mean = lambda f: (A * f).sum(1)  # noqa: E731
-    expected = -(mean(scores * change) - mean(scores) * mean(change))
-    h = 1e-5
-    after, before = (observe.attention_entropy(ms.sphere.exp(x, s * h * v), w, beta) for s in (1.0, -1.0))
-    assert ((after - before) / (2 * h) - expected).abs().max() < 1e-7
-    assert (observe.attention_entropy(x, w, beta) + (A * torch.log(A)).sum(1)).abs().max() < 1e-12
 
 
 def test_z10_oblique_projector_decides_the_limit():
@@ -278,8 +185,8 @@ def test_reference_cases_r3_and_r4():
 def test_beta_from_zero_to_a_million_runs_without_overflow():
     w = ms.AttentionWeights(V=torch.diag(torch.tensor([2.0, 1.0])), B=[[1.0, 0.5], [0.0, 1.0]])
     for beta in (0.0, 1e-3, 1e4, 1e6):
-        for flow in (ms.SelfAttention(w, beta), ms.UnnormalizedAttention(w, beta)):
-            end = ms.solve(flow, ms.sphere.uniform(24, 2, seed=1), 1.0, rtol=1e-6, atol=1e-8).end.points
+        for kind in (ms.SelfAttention, ms.UnnormalizedAttention):
+            end = ms.solve(kind(w, beta), ms.sphere.uniform(24, 2, seed=1), 1.0, rtol=1e-6, atol=1e-8).end.points
             assert torch.isfinite(end).all()
             assert (torch.linalg.vector_norm(end, dim=1) - 1).abs().max() < 1e-12
 
@@ -299,11 +206,74 @@ def test_single_precision_on_request():
     assert (single.end.points.double() - double.end.points).abs().max() < 1e-4
 
 
-def test_euclidean_tokens_follow_the_matrix_exponential_at_beta_zero():
-    """beta = 0: x_i' = V mean, so mean(t) = e^{tV} mean(0) and x_i - mean is constant."""
-    V = gaussian(95, 3, 3)
-    x0 = gaussian(96, 7, 3)
-    path = ms.solve(ms.EuclideanAttention(ms.AttentionWeights(V=V, B=torch.eye(3)), 0.0), x0, 2.0)
-    mean = torch.linalg.matrix_exp(2.0 * V) @ x0.mean(0)
-    assert (path.end.points - (x0 - x0.mean(0) + mean)).abs().max() < 1e-7 * float(mean.abs().max() + 1)
-    assert not path.end.sphere
+def test_saved_frames_do_not_depend_on_the_save_times():
+    few, many = small_run(times=[0.5, 2.0]), small_run(times=41)
+    assert torch.equal(few.points[0], many.points[10])
+    assert torch.equal(few.end.points, many.end.points)
+    assert torch.equal(many.points[0], ms.sphere.uniform(12, 2, seed=1))
+    assert few.times.tolist() == [0.5, 2.0]
+    assert torch.equal(small_run(times=[1.0]).end.points, few.end.points)
+    assert small_run(times=[1.0]).end_time == 2.0
+
+
+def test_zero_time_and_zero_velocity():
+    x0 = ms.sphere.uniform(3, 2, seed=1)
+    assert torch.equal(ms.solve(flow(), x0, 0.0).end.points, x0)
+    consensus = torch.tensor([[1.0, 0.0]] * 3, dtype=torch.float64)
+    still = ms.AttentionWeights(V=torch.eye(2), B=torch.eye(2))
+    assert torch.equal(ms.solve(ms.SelfAttention(still, 1.0), consensus, 50.0).end.points, consensus)
+
+
+def test_smooth_schedule_against_the_reference_integrator():
+    from scipy.integrate import solve_ivp
+
+    def at(t):
+        return ms.AttentionWeights(V=(1 + np.sin(t)) * np.eye(2), B=[[1.0, t], [0.0, 1.0]])
+
+    run = ms.SelfAttention(ms.Schedule(at), 2.0)
+    rho = ms.Measure(ms.sphere.uniform(5, 2, seed=4))
+
+    def field(t, y):
+        return run.velocity(t, torch.from_numpy(y.reshape(5, 2)), rho.mass).numpy().ravel()
+
+    expected = solve_ivp(field, (0, 2), rho.points.numpy().ravel(), method="DOP853", rtol=1e-11, atol=1e-12).y[
+        :, -1
+    ]
+    assert np.abs(ms.solve(run, rho, 2.0).end.points.numpy().ravel() - expected).max() < 1e-8
+
+
+def test_the_same_call_gives_the_same_digits_on_two_threads():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        x = ms.sphere.uniform(20000, 2, seed=1)
+        flow = ms.SelfAttention(W1, 4.0, rtol=1e-9)
+        first = ms.solve(flow, x, 0.05).end.points
+        for _ in range(4):
+            assert torch.equal(ms.solve(flow, x, 0.05).end.points, first)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_other_schedules_and_observables_are_other_runs(tmp_path):
+    def schedule(rate):
+        return ms.SelfAttention(
+            ms.Schedule(lambda t: ms.AttentionWeights(V=(1 + rate * t) * np.eye(2), B=np.eye(2))), 1.0
+        )
+
+    ms.solve(schedule(0.0), X0, 1.0, out=tmp_path / "s.zarr")
+    with pytest.raises(StorageError, match="holds another run"):
+        ms.solve(schedule(5.0), X0, 1.0, out=tmp_path / "s.zarr")
+    short_run(out=tmp_path / "e.zarr", events=[ms.Event(lambda x, m: x[0, 0], 2.0)])
+    with pytest.raises(StorageError, match="holds another run"):
+        short_run(out=tmp_path / "e.zarr", events=[ms.Event(lambda x, m: x[1, 1], 2.0)])
+
+
+def test_tiny_steps_far_from_a_huge_final_time_are_allowed():
+    fast = ms.AttentionWeights(V=1e3 * torch.eye(2), B=torch.eye(2))
+    stop = ms.Event(lambda x, m: (m @ x).norm(), level=0.99, stop=True)
+    path = ms.solve(ms.SelfAttention(fast, 1.0), ms.sphere.from_angles([0.0, 1.0, 2.0]), 1e12, events=[stop])
+    assert 0 < path.end_time < 1.0
+    for beta in (30.0, 100.0):
+        flow = ms.UnnormalizedAttention(ms.AttentionWeights(V=torch.eye(2), B=torch.eye(2)), beta)
+        assert torch.isfinite(ms.solve(flow, X0, 1.0).end.points).all()

@@ -1,0 +1,157 @@
+"""Weights and tokens as a person gives them: words on a command line, entries of a config, files."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import tomllib
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable import sphere
+from metastable.errors import InvalidInput, StorageError
+from metastable.measure import as_tensor
+from metastable.weights import AttentionWeights
+
+_LATTICES = {"equispaced": (2, sphere.equispaced), "fibonacci": (3, sphere.fibonacci)}
+
+
+def parse_matrix(text: Any, d: int | None = None, name: str = "matrix") -> Float[Tensor, "a b"]:
+    """A square or rectangular matrix from `diag(2,1)`, `I`, `2.5 I`, `[[1,.5],[0,1]]`, or a `.npy`/`.txt` file.
+
+    `I` needs d; `I3` or `I(3)` says it itself. Nested lists are taken as they are.
+
+    >>> parse_matrix("diag(2, -1)").tolist()
+    [[2.0, 0.0], [0.0, -1.0]]
+    >>> parse_matrix("2 I", d=2).tolist()
+    [[2.0, 0.0], [0.0, 2.0]]
+    """
+    if not isinstance(text, str):
+        return _two_dimensional(as_tensor(text, name), name)
+    compact = text.strip()
+    if found := re.fullmatch(r"diag\((.*)\)", compact):
+        return torch.diag(torch.tensor(parse_numbers(found[1], name), dtype=torch.float64))
+    if found := re.fullmatch(r"([-+]?[\d.eE+-]*)\s*\*?\s*I\(?(\d*)\)?", compact):
+        size = int(found[2]) if found[2] else d
+        if size is None:
+            raise InvalidInput(f"{name} = {text!r} does not say its dimension; write for example I3")
+        try:
+            factor = float(found[1] if found[1] not in ("", "-", "+") else found[1] + "1")
+        except ValueError:
+            raise InvalidInput(f"{name} = {text!r} is not understood; write for example 2.5 I") from None
+        return factor * torch.eye(size, dtype=torch.float64)
+    if compact.startswith("["):
+        try:
+            return _two_dimensional(as_tensor(ast.literal_eval(compact), name), name)
+        except (ValueError, SyntaxError):
+            raise InvalidInput(f"{name} = {text!r} is not a matrix; write for example [[1, .5], [0, 1]]") from None
+    if compact.endswith((".npy", ".txt", ".csv")):
+        return _two_dimensional(as_tensor(_read_array(compact), name), name)
+    raise InvalidInput(
+        f"{name} = {text!r} is not understood; write diag(2,1), I, 2 I, [[1,.5],[0,1]], or the name of a .npy file"
+    )
+
+
+def parse_numbers(text: str, name: str = "numbers") -> list[float]:
+    """Numbers separated by commas or blanks.
+
+    >>> parse_numbers("1, 2 4")
+    [1.0, 2.0, 4.0]
+    """
+    try:
+        return [float(part) for part in re.split(r"[,\s]+", text.strip().strip("[]")) if part]
+    except ValueError:
+        raise InvalidInput(f"{name} must be numbers separated by commas, got {text!r}") from None
+
+
+def weights_from(V: Any, B: Any, d: int | None = None) -> AttentionWeights:
+    """The head (V, B) of two matrices as `parse_matrix` reads them; an `I` takes its dimension from the other one.
+
+    >>> weights_from("diag(2, 1)", "I").B.tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    size = d
+    for name, text in (("V", V), ("B", B)):
+        try:
+            size = int(parse_matrix(text, size, name).shape[0])
+        except InvalidInput:
+            continue
+    return AttentionWeights(V=parse_matrix(V, size, "V"), B=parse_matrix(B, size, "B"))
+
+
+def read_weights(file: str | None, V: Any = None, B: Any = None, d: int | None = None) -> AttentionWeights:
+    """The head from a file, from words, or from both (words win); the three-phase example when nothing is given."""
+    given: dict[str, Any] = read_matrices(file) if file is not None else {}
+    given |= {name: text for name, text in (("V", V), ("B", B)) if text is not None}
+    if not given:
+        given = {"V": "diag(1,2)", "B": "diag(4,1)"}
+    if "Q" in given and "B" not in given:
+        missing = [name for name in ("K", "V") if name not in given]
+        if missing:
+            raise InvalidInput(f"weights with Q need K and V as well, {file} has only {sorted(given)}")
+        query, key, value = (parse_matrix(given[name], d, name) for name in ("Q", "K", "V"))
+        output = parse_matrix(given["O"], d, "O") if "O" in given else None
+        return AttentionWeights.from_qkv(query, key, value, output)
+    for name in ("V", "B"):
+        if name not in given:
+            raise InvalidInput(
+                f"the head needs both V and B, got only {', '.join(sorted(given))}; write for example --{name} I"
+            )
+    return weights_from(given["V"], given["B"], d)
+
+
+def read_matrices(file: str) -> dict[str, Any]:
+    """Matrices by name from a .npz, .json or .toml file; in .toml they may stand under [weights]."""
+    if not os.path.exists(file):
+        raise StorageError(f"there is no file {file!r}")
+    try:
+        if file.endswith(".npz"):
+            with np.load(file, allow_pickle=False) as stored:
+                return {name: stored[name] for name in stored.files}
+        if file.endswith(".json"):
+            with open(file) as text:
+                record = json.load(text)
+        elif file.endswith(".toml"):
+            with open(file, "rb") as binary:
+                record = tomllib.load(binary)
+        else:
+            raise InvalidInput(f"weights come from a .npz, .json or .toml file, got {file!r}")
+    except (OSError, ValueError, EOFError) as error:
+        if isinstance(error, InvalidInput):
+            raise
+        raise StorageError(f"{file!r} cannot be read as weights: {error}") from error
+    if not isinstance(record, dict):
+        raise InvalidInput(f"{file!r} must hold a table of matrices by name, got {type(record).__name__}")
+    table = record.get("weights", record)
+    return {name: table[name] for name in ("Q", "K", "V", "O", "B") if name in table}
+
+
+def lattice(law: str, n: int, d: int) -> Float[Tensor, "n d"]:
+    """n `equispaced` tokens on the circle, or a `fibonacci` lattice on S^2; refused in another dimension."""
+    wanted, nodes = _LATTICES[law]
+    if d != wanted:
+        raise InvalidInput(f"{law} tokens live in dimension {wanted}, but the weights have dimension {d}")
+    return nodes(n)
+
+
+def _two_dimensional(matrix: Tensor, name: str) -> Tensor:
+    if matrix.ndim != 2:
+        raise InvalidInput(f"{name} must be a matrix, got an array of shape {tuple(matrix.shape)}")
+    return matrix
+
+
+def _read_array(location: str) -> np.ndarray:
+    if not os.path.exists(location):
+        raise StorageError(f"there is no file {location!r}")
+    try:
+        if location.endswith(".npy"):
+            return np.load(location, allow_pickle=False)
+        return np.loadtxt(location, delimiter="," if location.endswith(".csv") else None, ndmin=2)
+    except (OSError, ValueError, EOFError) as error:
+        raise StorageError(f"{location!r} cannot be read as an array: {error}") from error

@@ -1,0 +1,38 @@
+"""Methods of a fixed step: what they share, so that one of them is one formula."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable.solve.problem import Problem, State, Step, cubic_hermite, next_time, require_finite
+from metastable.solve.stepper import Stepper
+
+
+class FixedStep(Stepper):
+    """x <- (x + k)/|x + k| with an increment k; between the steps a cubic through points and velocities.
+
+    A subclass gives `name`, `order` and `increment`. The velocity at the end of a step, which the cubic needs, is
+    the first stage of the next one.
+    """
+
+    @abstractmethod
+    def increment(self, problem: Problem, state: State, t: float) -> Float[Tensor, "n d"]:
+        """What a step from `state` to time t adds to the tokens; `state.slope` is the velocity at its start."""
+
+    def begin(self, problem: Problem, state: State) -> State:
+        """Evaluate the field at the start."""
+        return replace(state, slope=problem.velocity(state.t, state.points).vector)
+
+    def advance(self, problem: Problem, state: State, limit: float) -> Step:
+        """One step of the fixed size."""
+        assert problem.step is not None
+        t = next_time(state.t, problem.step, limit)
+        points = problem.retract(state.points + self.increment(problem, state, t))
+        require_finite(points, t, self.name)
+        slope = problem.velocity(t, points).vector
+        end = replace(state, t=t, points=points, slope=slope, accepted=state.accepted + 1)
+        return Step(state, end, cubic_hermite(problem, state, end, slope))

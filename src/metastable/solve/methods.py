@@ -1,0 +1,55 @@
+"""Integration methods by name, and the choice among them; methods of one's own join with `register_stepper`."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from metastable.errors import InvalidInput
+from metastable.flows.flow import Flow
+from metastable.solve.adaptive import Adaptive
+from metastable.solve.euler import Euler
+from metastable.solve.exact import Exact
+from metastable.solve.rk4 import RK4
+from metastable.solve.stepper import Stepper
+
+METHODS: dict[str, type[Stepper]] = {}
+"""Integration methods by name: adaptive 5(4), RK4 (order 4), Euler (order 1), exact (zero temperature only), and
+those that were registered."""
+
+S = TypeVar("S", bound=Stepper)
+
+
+def register_stepper(kind: type[S]) -> type[S]:
+    """Make a subclass of `Stepper` known under its `name`, for `solve(method=name)`; usable as a decorator."""
+    if not (isinstance(kind, type) and issubclass(kind, Stepper)):
+        raise InvalidInput(f"a stepper must be a subclass of Stepper, got {kind!r}")
+    name = getattr(kind, "name", None)
+    if not isinstance(name, str) or name in ("", "auto"):
+        raise InvalidInput(f"the stepper {kind.__name__} needs a name, a word other than 'auto', got {name!r}")
+    known = METHODS.get(name)
+    # The same class again is a cell of a notebook that runs twice.
+    if known is not None and (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
+        raise InvalidInput(f"the name {name!r} belongs to the stepper {known.__name__} already; choose another")
+    METHODS[name] = kind
+    return kind
+
+
+for _kind in (Adaptive, RK4, Euler, Exact):
+    register_stepper(_kind)
+
+
+def choose_stepper(flow: Flow, method: str | Stepper, step: float | None) -> Stepper:
+    """The stepper of that name, or the stepper itself; "auto" reads what methods and flow declare."""
+    if isinstance(method, Stepper):
+        stepper = method
+    elif method == "auto":
+        exact = (kind() for kind in METHODS.values() if kind.exact)
+        fallback = "adaptive" if flow.smooth and step is None else "rk4"
+        stepper = next((s for s in exact if s.refusal(flow) is None), None) or METHODS[fallback]()
+    elif not isinstance(method, str) or method not in METHODS:
+        raise InvalidInput(f"unknown method {method!r}; choose from auto, {', '.join(METHODS)}")
+    else:
+        stepper = METHODS[method]()
+    if (reason := stepper.refusal(flow)) is not None:
+        raise InvalidInput(reason)
+    return stepper

@@ -1,0 +1,28 @@
+"""The field before and after the projection, and the check of what a flow returns."""
+
+import pytest
+import torch
+
+import metastable as ms
+from metastable.errors import InvalidInput
+from metastable.flows.drift import Drift, Velocity, checked
+
+
+def test_the_factors_of_a_drift_multiply_to_it():
+    values, matrix = torch.randn(40, 2).double(), torch.randn(2, 3).double()
+    assert torch.allclose(Drift(values, matrix=matrix).vector, values @ matrix, atol=1e-15)
+    assert Drift(values).vector is values
+
+
+@pytest.mark.parametrize(("given", "rate"), [(None, 0.0), (2, 2.0), (lambda: 3.0, 3.0)])
+def test_a_rate_is_a_number_a_function_or_unknown(given, rate):
+    assert Drift(torch.ones(1, 2), given).rate == Velocity(torch.ones(1, 2), given).rate == rate
+
+
+def test_a_drift_that_fits_passes_as_it_is():
+    points = ms.sphere.uniform(5, 3)
+    drift = Drift(points[:, :1].contiguous(), matrix=torch.ones(1, 3).double())
+    assert checked(drift, points, "Mine") is drift
+    assert checked(points, points, "Mine").values is points
+    with pytest.raises(InvalidInput, match="the drift of Mine must be a tensor or a Drift, got int"):
+        checked(3, points, "Mine")
