@@ -3,10 +3,10 @@
 spectrum -> limit map -> exact zero-temperature solution -> Laplace principle -> stability, closure -> forecast.
 """
 
+from metastable.spectral import Dominant, dominant
 from metastable.theory import equiangular
 from metastable.theory.closed_forms import log_jacobian, planar_travel_time, transported_density, uniform_distance
 from metastable.theory.closure import Cluster
-from metastable.theory.eigenspace import Dominant, dominant
 from metastable.theory.forecast import Bound, Forecast, forecast
 from metastable.theory.laplace import (
     attention_defect,

@@ -16,7 +16,7 @@ from jaxtyping import Complex, Float
 from scipy import linalg, optimize
 from torch import Tensor
 
-from metastable.theory.eigenspace import TOLERANCE, Dominant, dominant
+from metastable.spectral import TOLERANCE, Dominant, dominant
 from metastable.weights import AttentionWeights
 
 FLAT = 1e-9

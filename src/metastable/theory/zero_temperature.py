@@ -12,8 +12,8 @@ from torch import Tensor
 from metastable.errors import InvalidInput
 from metastable.flows.orbit import orbit, orbit_clock
 from metastable.measure import Measure
+from metastable.spectral import TOLERANCE
 from metastable.sphere import chordal_distance, geodesic_distance
-from metastable.theory.eigenspace import TOLERANCE
 from metastable.theory.limit import LimitMap, limit, limit_map
 from metastable.theory.tokens import tokens
 from metastable.transport import wasserstein
