@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy import integrate
 from torch import Tensor
 
 from metastable.errors import InvalidInput
@@ -72,6 +71,9 @@ class Cluster:
 
     def solve(self, t: Any, offset: float) -> tuple[Float[Tensor, "m"], Float[Tensor, "m"]]:
         """(xi, Sigma) at the times t, by integrating the closure from xi_0 = offset."""
+        from scipy import integrate
+
+        # Two numbers that stand for a cluster, not tokens: an equation for SciPy, not for `solve`.
         times = np.atleast_1d(np.asarray(t, dtype=np.float64))
         solution = integrate.solve_ivp(
             lambda _, y: self._slope(y),
@@ -91,6 +93,8 @@ class Cluster:
             return math.inf
         if not 0 < abs(offset) < level:
             raise InvalidInput(f"the offset must lie between 0 and {level}, got {offset}")
+
+        from scipy import integrate
 
         def reached(_: float, y: np.ndarray) -> float:
             return float(y[0] - math.log(level))
