@@ -40,9 +40,10 @@ def test_at_low_temperature_both_iterations_are_the_zero_temperature_crowd():
     for beta in (40.0, 80.0):
         p = Prediction(plain(), beta, rho)
         p.extend(0.5)
-        gaps.append(abs(p.values[-1] - p.bare[-1]))
-        assert abs(p.values[-1] - p.first[-1]) < gaps[-1]  # the second iteration changes less than the first
-        assert p.bare == pytest.approx([ms.theory.distance_to_limit(plain(), rho, t) for t in p.times], abs=1e-10)
+        gaps.append(abs(p.values[-1] - p.zero_temperature[-1]))
+        assert abs(p.values[-1] - p.one_iteration[-1]) < gaps[-1]  # the second changes less than the first
+        exact = ms.theory.distance_to_limit(plain(), rho, p.times)
+        assert p.zero_temperature == pytest.approx(exact.tolist(), abs=1e-10)
     assert gaps[0] / gaps[1] == pytest.approx(2.0, rel=0.2)  # first order in 1/beta
 
 

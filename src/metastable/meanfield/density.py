@@ -199,7 +199,7 @@ def _stitched(F: Piecewise) -> Piecewise:
 
 @dataclass(frozen=True)
 class _Field:
-    """v(theta, s) at the stages s of [t, t+h]: piecewise polynomials (stages, cells, P+1) on common cells."""
+    """v(theta, s) at the stages s of [t, t+h]: piecewise polynomials (stages, cells, 17) on common cells."""
 
     h: float
     edges: Array

@@ -20,7 +20,7 @@ from metastable.flows.flow import Flow
 from metastable.meanfield.circle import CircleLaw
 from metastable.meanfield.groups import Groups
 from metastable.meanfield.panels import (
-    DEEPEST,
+    MOST_HALVINGS,
     NODES,
     Panels,
     halved_values,
@@ -154,7 +154,7 @@ class _Run:
     def _unresolved(self, theta: Array, share: float) -> np.ndarray:
         misplaced, width = self._defects(theta)
         wanted = (misplaced > share * self.accuracy.mass) | (width > 1)
-        possible = (self.panel_mass > self.accuracy.negligible) & (self.panels.level < DEEPEST)
+        possible = (self.panel_mass > self.accuracy.negligible) & (self.panels.level < MOST_HALVINGS)
         self.torn = self.torn or bool((wanted & ~possible).any())
         return wanted & possible
 

@@ -13,7 +13,7 @@ from metastable.flows.flow import Flow
 from metastable.meanfield.circle import CircleLaw, circle_law
 from metastable.meanfield.lagrangian import LEAST_MASS, Accuracy, FlowMap, Frame, flow_map
 from metastable.meanfield.law import Law
-from metastable.meanfield.panels import DEEPEST, NODES
+from metastable.meanfield.panels import MOST_HALVINGS, NODES
 from metastable.meanfield.piecewise import Array
 from metastable.meanfield.refine import OUTPUT_NODES, Refined
 
@@ -44,7 +44,7 @@ def refine_circle(flow: Flow, law: Law, times: Array, tol: float, kappa: float, 
         )
     theta, weight, start = _dense_output(initial, fine, tol)
     return Refined(
-        frames=sphere.from_angles(theta),
+        frames=torch.stack([sphere.from_angles(frame) for frame in theta]),
         mass=torch.from_numpy(weight),
         start=sphere.from_angles(start),
         errors=tuple(errors.tolist()),
@@ -93,7 +93,7 @@ def _dense_output(law: CircleLaw, run: FlowMap, tol: float) -> tuple[Array, Arra
         while True:
             theta = [frame.panels.read(frame.theta, dense) for frame in run.frames]
             width = np.max([np.abs(x[:, -1] - x[:, 0]) / w for x, w in zip(theta, scale, strict=True)], axis=0)
-            chosen = (width * dense.mass(law).sum(axis=1) > target) & (dense.level < DEEPEST)
+            chosen = (width * dense.mass(law).sum(axis=1) > target) & (dense.level < MOST_HALVINGS)
             if not chosen.any() or NODES * (len(dense) + int(chosen.sum())) > OUTPUT_NODES:
                 break
             dense = dense.halved(chosen)

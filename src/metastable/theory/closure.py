@@ -10,6 +10,7 @@ common when seen through x -> -x; for the offset in which it differs, parity = -
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -96,7 +97,7 @@ class Cluster:
 
         from scipy import integrate
 
-        def reached(_: float, y: np.ndarray) -> float:
+        def reached(_: float, y: Sequence[float] | np.ndarray) -> float:
             return float(y[0] - math.log(level))
 
         reached.terminal, reached.direction = True, 1.0  # type: ignore[attr-defined]
@@ -115,7 +116,7 @@ class Cluster:
         """sqrt(Sigma_0/(n/2)): the offset that n iid tokens of a symmetric law give each of two clusters (C3)."""
         return math.sqrt(self.variance / (n / 2))
 
-    def _slope(self, y: np.ndarray) -> list[float]:
+    def _slope(self, y: Sequence[float] | np.ndarray) -> list[float]:
         s = math.exp(min(y[1], 700.0))
         r = s / (1 + s)
         mean = self.V_k * (self.parity * (1 - r) + self.B_k / self.B_1 * r) - self.V_1

@@ -43,8 +43,8 @@ own."""
 class Prediction:
     """The predicted curve t -> W2(rho_t^beta, Pi#rho_0), solved forward as far as it is asked for.
 
-    At `times`: `values`, the prediction; `first`, that of one iteration; `bare`, the zero-temperature distance.
-    `whole` says that all tokens are followed, so that `values` comes from a second iteration.
+    At `times`: `values`, the prediction; `one_iteration`, what one of them gives; `zero_temperature`, the distance
+    before any. `follows_all` says that all tokens are followed, so that `values` comes from a second iteration.
     """
 
     def __init__(self, w: AttentionWeights, beta: float, rho0: Measure, pi: LimitMap | None = None, seed: int = 0):
@@ -63,11 +63,11 @@ class Prediction:
                 "every token lies in the exceptional set of the limit map, so there is no limit measure"
             )
         self.target = Measure(self.pi(self.x[~bad]), mass[~bad])
-        self.whole = len(rows) == rho0.n
+        self.follows_all = len(rows) == rho0.n
         self.times: list[float] = []
         self.values: list[float] = []
-        self.bare: list[float] = []
-        self.first: list[float] = []
+        self.zero_temperature: list[float] = []
+        self.one_iteration: list[float] = []
         self._note(0.0)
 
     def extend(self, t: float) -> None:
@@ -77,7 +77,7 @@ class Prediction:
             steps, half_steps = self.step * np.arange(count + 1), self.step / 2 * np.arange(2 * count + 1)
             crowd = orbit(self.w.M, self.w.B, self.crowd, half_steps)
             zeros = orbit(self.w.M, self.w.B, self.zero, steps)
-            if self.whole:
+            if self.follows_all:
                 path = self._driven(self.x, crowd, self.rho.mass, half_steps)
                 first, second = path[::2], self._driven(self.second, path, self.mass, steps)
             else:
@@ -90,7 +90,8 @@ class Prediction:
     def __call__(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(predicted, zero-temperature) distances at the times t, log-linear between steps (linear next to 0)."""
         self.extend(float(np.max(t, initial=0.0)))
-        predicted, bare = (_interpolated(t, self.times, np.array(values)) for values in (self.values, self.bare))
+        curves = (self.values, self.zero_temperature)
+        predicted, bare = (_interpolated(t, self.times, np.array(curve)) for curve in curves)
         return predicted, bare
 
     def _driven(self, x: Tensor, crowd: Tensor, mass: Tensor, times: np.ndarray) -> Tensor:
@@ -102,15 +103,15 @@ class Prediction:
         predicted = self._distance(self.x)
         symmetric = self.pi.spectrum.M.symmetric
         bare = self._nearest(self.zero, self.mass) if symmetric else self._distance(self.zero)
-        if not self.whole and symmetric:
+        if not self.follows_all and symmetric:
             # The crowd's own zero-temperature distance is known exactly: the sample only adds the difference.
             full = self._nearest(self.crowd, self.rho.mass)
             predicted = math.sqrt(max(full**2 + predicted**2 - bare**2, (LEAST_SHARE * predicted) ** 2))
             bare = full
         self.times.append(t)
-        self.first.append(predicted)
-        self.values.append(self._distance(self.second) if self.whole else predicted)
-        self.bare.append(bare)
+        self.one_iteration.append(predicted)
+        self.values.append(self._distance(self.second) if self.follows_all else predicted)
+        self.zero_temperature.append(bare)
 
     def _nearest(self, x: Tensor, mass: Tensor) -> float:
         return float(nearest_point_distance(self.pi.projector, x[None], mass)[0])

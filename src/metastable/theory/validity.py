@@ -67,15 +67,16 @@ def valid_range(s: Spectrum, n_eff: float, times: Times, prediction: Prediction)
     thinning, clustering = math.log(n_eff / LEAST_TAIL_TOKENS) / (k * s.g_out), EARLY * times.clustering
     last = min(thinning, clustering)
     grain = SINGLE_TOKEN * math.sqrt(float(prediction.rho.mass.max())) if k == 1 else 0.0
+    correction = LARGEST_CORRECTION_OF_TWO if prediction.follows_all else LARGEST_CORRECTION
     i = 0
     while prediction.times[i] < last:
-        value, first, bare = prediction.values[i], prediction.first[i], prediction.bare[i]
+        value, first, bare = prediction.values[i], prediction.one_iteration[i], prediction.zero_temperature[i]
         before = prediction.times[max(i - 1, 0)]
         if min(value, bare) <= max(grain, SMALLEST_DISTANCE):
             return Range(before, "W2 has fallen to where a single token weighs 15%")
-        if prediction.whole and abs(math.log(value / first)) > LARGEST_REACTION:
+        if prediction.follows_all and abs(math.log(value / first)) > LARGEST_REACTION:
             return Range(before, "the crowd that finite beta has displaced acts back on itself")
-        if abs(math.log(first / bare)) > (LARGEST_CORRECTION_OF_TWO if prediction.whole else LARGEST_CORRECTION):
+        if abs(math.log(first / bare)) > correction:
             return Range(before, "the correction to zero temperature is no longer of first order")
         i += 1
         if i == len(prediction.times):

@@ -88,7 +88,8 @@ def coupling_to_limit(
     mass = rho.mass[keep] / rho.mass[keep].sum()
     target = pi(rho.points[keep])
     distance = chordal_distance if metric == "chordal" else geodesic_distance
-    rms = torch.sqrt((mass * distance(path[:, keep], target) ** 2).sum(1))
+    moved = path[:, keep]
+    rms = torch.sqrt((mass * distance(moved, target.expand_as(moved)) ** 2).sum(1))
     return float(rms[0]) if times.ndim == 0 else rms
 
 
