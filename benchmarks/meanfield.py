@@ -25,6 +25,7 @@ import torch
 
 import metastable as ms
 from metastable.meanfield import Skewed, nodes, reference_skew
+from metastable.papers.concentration.families import sheared
 
 TARGETS = (1e-3, 1e-4, 1e-6)
 
@@ -140,12 +141,10 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="fewer iid tokens and seeds, larger errors")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder of the JSON")
     options = parser.parse_args()
-    B = np.array([[1.0, 0.5], [0.0, 1.0]])
-    tilted = ms.AttentionWeights(V=np.diag([2.0, 1.0]) @ np.linalg.inv(B.T), B=B)
     skew, axis = reference_skew(), [1.0, 0.0]
     circle = case(
         "circle, G(.5), beta = 64, skewed law, t = 2",
-        ms.SelfAttention(tilted, 64.0),
+        ms.SelfAttention(sheared(0.5), 64.0),
         skew,
         2.0,
         {

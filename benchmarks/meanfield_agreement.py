@@ -16,28 +16,16 @@ import time
 import warnings
 from pathlib import Path
 
-import numpy as np
-
 import metastable as ms
 from metastable.meanfield import Uniform, evolve_density, reference_skew, solve
+from metastable.papers.concentration.families import commuting, plain, repelling, sheared
 
 TIMES = [1.0, 2.0, 4.0, 6.0, 8.0, 10.0]
 LAWS = {"uniform": Uniform(2), "skew": reference_skew()}
 RESULTS = Path(__file__).parent / "results"
 
 
-def tilted(b: float) -> ms.AttentionWeights:
-    B = np.array([[1.0, b], [0.0, 1.0]])
-    return ms.AttentionWeights(V=np.diag([2.0, 1.0]) @ np.linalg.inv(B.T), B=B)
-
-
-FAMILIES = {
-    "G.5": tilted(0.5),
-    "G1": tilted(1.0),
-    "C": ms.AttentionWeights(V=np.diag([1.0, 2.0]), B=np.diag([3.0, 1.0])),
-    "I": ms.AttentionWeights(V=np.diag([2.0, 1.0]), B=np.eye(2)),
-    "N": ms.AttentionWeights(V=np.diag([-1.0, -2.0]), B=np.eye(2)),
-}
+FAMILIES = {"G.5": sheared(0.5), "G1": sheared(1.0), "C": commuting(), "I": plain(), "N": repelling()}
 
 
 def row(family: str, beta: float, law: str, tol: float) -> dict:

@@ -1,14 +1,10 @@
-"""Panels of labels and groups of panels: exact on polynomials, and the field of a group is that of its nodes."""
+"""Panels of labels: exact on polynomials."""
 
 import numpy as np
 import pytest
 
-from meanfield_families import tilted
-from metastable import SelfAttention
 from metastable.meanfield import reference_skew
-from metastable.meanfield.circle import angular_velocity, circle_law
-from metastable.meanfield.groups import Groups
-from metastable.meanfield.lagrangian import Accuracy, flow_map
+from metastable.meanfield.circle import circle_law
 from metastable.meanfield.panels import Panels, halved_values, joined, siblings, tails, without_halves
 
 LAW = circle_law(reference_skew())
@@ -45,14 +41,3 @@ def test_panels_are_united_and_read_at_finer_nodes():
         assert part.read(smooth(part.start(LAW)), both) == pytest.approx(smooth(both.start(LAW)), abs=1e-13)
     assert both.mass(LAW).sum() == pytest.approx(1, abs=1e-14)
     assert (both.mass(LAW) * np.cos(both.start(LAW))).sum() == pytest.approx(0.25 * np.cos(1), abs=1e-14)
-
-
-def test_groups_have_the_field_of_their_nodes():
-    """Late enough for clusters: most nodes stand in groups, and none of the sixteen digits is lost."""
-    flow, t, kappa = SelfAttention(tilted(0.5), 8.0), 4.0, 8.0 * 1.2808
-    frame = flow_map(flow, LAW, np.array([t]), kappa, Accuracy.within(1e-8, 6.0), 8192).frames[0]
-    mass = frame.panels.mass(LAW)
-    groups = Groups(flow, frame.theta, mass, kappa)
-    assert groups.inside.mean() > 0.5
-    exact = angular_velocity(flow, t, frame.theta.ravel(), mass.ravel()).reshape(mass.shape)
-    assert np.abs(groups.velocity(t, frame.theta) - exact).max() < 1e-14

@@ -73,3 +73,13 @@ def test_refusals():
         Cluster(1.0, 2.0, 1.0, 1.0, beta=0.0)
     with pytest.raises(InvalidInput, match="offset"):
         Cluster(1.0, 2.0, 4.0, 1.0, beta=10.0).exit_time(0.7)
+
+
+def test_parity_of_the_closure():
+    # two clusters that attend each other, mirrored weights V' = (1, -2): the offset in common decays at V'_k - V'_1
+    # once narrow, the opposite one grows at -V'_k - V'_1
+    assert Cluster(1.0, -2.0, 3.0, -0.2, beta=64.0).exit_time(0.01) == math.inf
+    odd = Cluster(1.0, -2.0, 3.0, -0.2, beta=64.0, parity=-1)
+    assert odd.escape_rate == 1.0 and math.isfinite(odd.exit_time(0.01))
+    with pytest.raises(InvalidInput, match="parity"):
+        Cluster(1.0, 2.0, 1.0, 1.0, beta=1.0, parity=0)

@@ -4,22 +4,24 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from scipy import integrate, special
-from scipy.optimize import linear_sum_assignment
 
 import metastable as ms
 from metastable.errors import InvalidInput, NotDefined
+from metastable.papers.concentration.families import repelling, sheared
 from metastable.theory import (
     ExceptionalTokens,
     comoving_target,
-    coupling_to_limit,
     distance_to_limit,
     limit,
     limit_map,
     zero_temperature,
 )
+from metastable.transport import wasserstein
 
 I2 = np.eye(2)
+B_R1 = np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.2], [0.3, 0.0, 0.8]])
+R1 = ms.AttentionWeights(V=np.diag([2.0, 1.0, 0.5]) @ np.linalg.inv(B_R1.T), B=B_R1)
+G, N = sheared(0.5), repelling()
 
 
 def symmetric_weights(seed, d, k=1):
@@ -114,51 +116,69 @@ def test_comoving_target_of_a_jordan_block():
     assert torch.allclose(zero_temperature(w, x0, 40.0), comoving_target(w, x0, 40.0), atol=1e-10)
 
 
-@pytest.mark.parametrize(("seed", "d", "k"), [(0, 2, 1), (1, 3, 1), (2, 3, 2), (3, 4, 2)])
-def test_distance_is_the_optimal_assignment(seed, d, k):
-    w = symmetric_weights(seed, d, k)
-    x0 = ms.sphere.uniform(60, d, seed=seed)
-    target = limit(w, x0).points
-    for t in (0.0, 0.8, 2.0):
-        x = zero_temperature(w, x0, t)
-        cost = torch.cdist(x, target) ** 2
-        rows, columns = linear_sum_assignment(cost.numpy())
-        exact = math.sqrt(float(cost[rows, columns].mean()))
-        assert distance_to_limit(w, x0, t) == pytest.approx(exact, abs=1e-7)
-        assert coupling_to_limit(w, x0, t) == pytest.approx(exact, abs=1e-7)
+# Reference numbers that engine, distances and limit must reproduce together (R1, R3-R5, R7, R8, R11).
 
 
-def test_distance_shapes_masses_and_metrics():
-    w = symmetric_weights(7, 3)
-    rho = ms.Measure(ms.sphere.uniform(20, 3), mass=np.arange(1, 21))
-    curve = distance_to_limit(w, rho, [0.0, 1.0, 2.0])
-    assert curve.shape == (3,) and bool((curve[1:] < curve[:-1]).all())
-    assert float(curve[1]) == distance_to_limit(w, rho, 1.0)
-    assert isinstance(distance_to_limit(w, rho, 1.0), float)
-    assert distance_to_limit(w, rho, 1.0, metric="geodesic") > float(curve[1])
-    with pytest.raises(InvalidInput, match="metric"):
-        distance_to_limit(w, rho, 1.0, metric="taxicab")
+def run(w, points, beta, t):
+    return ms.solve(ms.SelfAttention(w, beta=beta), points, t=t, rtol=1e-10, atol=1e-12).end
 
 
-@pytest.mark.parametrize(("d", "k"), [(2, 1), (3, 1), (3, 2), (4, 2)])
-def test_particles_follow_the_beta_law(d, k):
-    # |P_E x|^2 ~ Beta(k/2, (d-k)/2) for uniform x; iid particles, hence 4 standard errors
-    w = ms.AttentionWeights(V=np.diag([2.0] * k + [1.0] * (d - k)), B=np.eye(d))
-    x0, s = ms.sphere.uniform(10000, d, seed=9), math.exp(-1.5)
+def test_velocities_of_five_tokens():
+    points = [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0.6, 0.8, 0], [0.36, 0.48, -0.8]]
+    rho = ms.Measure(points)
+    v = ms.SelfAttention(R1, beta=3.0).velocity(0.0, rho.points, rho.mass)
+    fourth = [0.3277660912804723, -0.24582456846035428, -0.09349059382962291]
+    fifth = [0.7288456047135696, 0.049619533452198605, 0.3577522421924254]
+    assert v[3].tolist() == pytest.approx(fourth, abs=1e-12)
+    assert v[4].tolist() == pytest.approx(fifth, abs=1e-12)
 
-    def cost(z):
-        return 2 * (1 - z / math.sqrt(z * z + s * s * (1 - z * z)))
 
-    norm = special.beta(k / 2, (d - k) / 2)
-    moment = [
-        2
-        / norm
-        * integrate.quad(
-            lambda p, j=j: cost(math.sin(p)) ** j * math.sin(p) ** (k - 1) * math.cos(p) ** (d - k - 1),
-            0,
-            math.pi / 2,
-        )[0]
-        for j in (1, 2)
-    ]
-    sigma = math.sqrt((moment[1] - moment[0] ** 2) / 10000)
-    assert abs(distance_to_limit(w, x0, 1.5) ** 2 - moment[0]) < 4 * sigma
+def test_two_tokens_at_angle_two():
+    w = ms.AttentionWeights(V=np.eye(2), B=np.eye(2))
+    end = run(w, ms.sphere.from_angles([0.0, 2.0]), 2.0, 3.0)
+    angle = ms.sphere.geodesic_distance(end.points[:1], end.points[1:])
+    assert float(angle[0]) == pytest.approx(1.523464076857738, abs=1e-8)
+
+
+def test_circle_of_200_tokens():
+    x0 = ms.sphere.equispaced(200)
+    end, target = run(G, x0, 32.0, 1.5), limit(G, x0)
+    assert float(wasserstein(end, target)) == pytest.approx(0.477771553872676, abs=1e-7)
+    assert float(wasserstein(end, target, metric="geodesic")) == pytest.approx(0.501120890233669, abs=1e-7)
+    coupling = math.sqrt(float(((end.points - target.points) ** 2).sum(1).mean()))
+    assert coupling == pytest.approx(0.47899682319035003, abs=1e-7)
+    assert end.points[0].tolist() == pytest.approx([0.9995363189289486, -0.030449090987535947], abs=1e-7)
+
+
+def test_fibonacci_sphere():
+    x0 = ms.sphere.fibonacci(300)
+    end, target = run(R1, x0, 20.0, 2.0), limit(R1, x0)
+    assert float(wasserstein(end, target)) == pytest.approx(0.36362547646392207, abs=1e-7)
+    assert float(wasserstein(end, target, metric="geodesic")) == pytest.approx(0.3774073469480313, abs=1e-7)
+    onto = torch.linalg.vector_norm(end.points @ limit_map(R1).projector.T, dim=1)
+    assert math.sqrt(float(2 * (1 - onto).mean())) == pytest.approx(0.36352191168161296, abs=1e-7)
+
+
+def test_terminal_phase_on_the_top_of_V():
+    x0 = ms.sphere.equispaced(200)
+    end = run(G, x0, 64.0, 14.0)
+    assert float(wasserstein(end, limit(G, x0))) == pytest.approx(0.45948828122348606, abs=1e-6)
+    top = torch.tensor([1.0, -0.5], dtype=torch.float64) / math.hypot(1, 0.5)
+    side = torch.sign(end.points @ top)
+    assert int((side > 0).sum()) == 100
+    assert float(torch.linalg.vector_norm(end.points - side[:, None] * top, dim=1).max()) < 2e-5
+
+
+def test_negative_eigenvalues_keep_a_width():
+    x0 = ms.sphere.equispaced(400)
+    end = run(N, x0, 256.0, 40.0)
+    assert float((end.points[:, 1] ** 2).mean()) == pytest.approx(0.003925999949596281, abs=1e-6)
+    assert float(wasserstein(end, limit(N, x0))) == pytest.approx(0.06274984804832401, abs=1e-5)
+
+
+@pytest.mark.slow
+def test_two_thousand_tokens():
+    x0 = ms.sphere.equispaced(2000)
+    path = ms.solve(ms.SelfAttention(G, beta=256.0), x0, t=4.0, times=[0.0, 2.0, 4.0], rtol=1e-8, atol=1e-10)
+    for i, expected in ((1, 0.4005236), (2, 0.1601335)):
+        assert float(wasserstein(path.measure(i), limit(G, x0))) == pytest.approx(expected, abs=1e-6)

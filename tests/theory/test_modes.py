@@ -1,11 +1,15 @@
 import math
 
+import numpy as np
 import pytest
+import torch
 from scipy import special
 
+import metastable as ms
 from metastable.errors import InvalidInput
-from metastable.theory.equiangular import late_rate, overlap, overlap_at_zero_beta, speed, travel_time
-from metastable.theory.modes import SATURATED, clustering_time, fastest_mode, growth_rate
+from metastable.meanfield import Density, Harmonics, nodes
+from metastable.theory.modes import clustering_time, fastest_mode, growth_rate
+from weight_families import diagonal
 
 
 def test_golden_modes_of_the_circle():
@@ -29,48 +33,46 @@ def test_limits_of_the_rates():
     assert growth_rate(2, 0.0) == 0
     for d in (2, 3, 6):
         k, rate = fastest_mode(5000.0, d)
-        assert rate == pytest.approx(SATURATED, rel=0.01)
+        assert rate == pytest.approx(2 / math.e, rel=0.01)
         assert k * (k + d - 2) == pytest.approx(2 * 5000, rel=0.05)
     assert clustering_time(400, 120.0) == pytest.approx(4.1, abs=0.3)
     with pytest.raises(InvalidInput):
         growth_rate(-1, 1.0)
 
 
-def test_golden_equiangular_times():
-    for beta, half, late in ((0, 1.748254, 5.186261), (1, 1.819935, 5.270284), (4, 3.431732, 6.953502)):
-        assert travel_time(0.5, 32, beta) == pytest.approx(half, abs=1e-6)
-        assert travel_time(0.999, 32, beta) == pytest.approx(late, abs=1e-6)
-    assert travel_time(0.5, 32, 9) == pytest.approx(174.65224, abs=1e-4)
-    assert travel_time(0.999, 32, 9) == pytest.approx(178.73093, abs=1e-4)
+@pytest.mark.parametrize("normalized", [True, False], ids=["SA", "USA"])
+@pytest.mark.parametrize("k", [1, 3, 6])
+def test_b6_growth_of_modes_on_the_circle(k, normalized):
+    """V = B = I, f = 1 + eps cos k theta: the mode grows with k^2 I_k/(beta I_0) (SA), k^2 I_k/beta (USA)."""
+    beta, eps = (20.0, 1e-5) if normalized else (3.0, 1e-5)
+    law = Harmonics(cosine=[0.0] * (k - 1) + [eps])
+    flow = (ms.SelfAttention if normalized else ms.UnnormalizedAttention)(diagonal(1, 1), beta)
+    t = 0.5
+    end = ms.solve(flow, nodes(law, 2, 128), t=t, rtol=1e-12, atol=1e-12).end
+    angle = torch.atan2(end.points[:, 1], end.points[:, 0])
+    rate = math.log(2 * float(end.mass @ torch.cos(k * angle)) / eps) / t
+    assert rate == pytest.approx(growth_rate(k, beta, normalized=normalized), rel=1e-6)
 
 
-def test_equiangular_overlap():
-    assert overlap(1.3, 10, 0.0) == pytest.approx(overlap_at_zero_beta(1.3, 10), abs=1e-12)
-    for normalized in (True, False):
-        g = overlap(0.7, 6, 1.5, start=0.1, normalized=normalized)
-        h = 1e-5
-        slope = (overlap(0.7 + h, 6, 1.5, 0.1, normalized) - overlap(0.7 - h, 6, 1.5, 0.1, normalized)) / (2 * h)
-        assert slope == pytest.approx(speed(g, 6, 1.5, normalized), rel=1e-6)
-        # near consensus 1 - g decays with the late rate; start there, or e^beta speed exhausts the digits
-        t = 1.0 / late_rate(1.5, normalized)
-        near = 1 - overlap(t, 6, 1.5, 1 - 1e-4, normalized)
-        assert near == pytest.approx(1e-4 * math.exp(-1.0), rel=1e-3)
-    assert overlap(0.0, 5, 1.0, start=0.2) == 0.2
-    assert speed(-1 / 4, 5, 1.0) == pytest.approx(0, abs=1e-15)
-    with pytest.raises(InvalidInput, match="overlaps in"):
-        speed(-0.9, 5, 1.0)
-    with pytest.raises(InvalidInput, match="n >= 2"):
-        speed(0.1, 1, 1.0)
+@pytest.mark.parametrize("degree", [1, 2, 4])
+def test_g3_growth_of_modes_on_the_sphere(degree):
+    """V = B = I on S^2, f = 1 + eps P_k(z): rate k(k+1) I_{k+1/2}/(beta I_{1/2})."""
+    beta, eps, t = 6.0, 1e-5, 0.4
+    legendre = np.polynomial.Legendre.basis(degree)
+    law = Density(lambda x: 1 + eps * torch.from_numpy(legendre(x[:, 2].numpy())), 3)
+    end = ms.solve(ms.SelfAttention(diagonal(1, 1, 1), beta), nodes(law, 3, 1000), t=t, rtol=1e-12, atol=1e-12).end
+    moment = float(end.mass.numpy() @ legendre(end.points[:, 2].numpy()))
+    rate = math.log(moment * (2 * degree + 1) / eps) / t
+    assert rate == pytest.approx(growth_rate(degree, beta, d=3), rel=1e-6)
 
 
-def test_cold_equiangular_tokens():
-    assert speed(0.0, 32, 700.0) == pytest.approx(2 * math.exp(-700.0), rel=1e-12, abs=0)
-    assert speed(0.0, 32, 1000.0) == 0.0  # 2 e^{-1000}: below the smallest number
-    for call, word in (
-        (lambda: travel_time(0.5, 32, 1000.0), "does not move"),
-        (lambda: speed(0.9, 32, 1000.0, normalized=False), "got 900"),
-        (lambda: late_rate(1000.0, normalized=False), "got 1000"),
-        (lambda: speed(0.0, 32, math.nan), "beta must be finite"),
-    ):
-        with pytest.raises(InvalidInput, match=word):
-            call()
+@pytest.mark.parametrize("k", [2, 8])
+def test_g1_growth_on_the_great_circle_of_a_plane(k):
+    """V = diag(l1, l1, l2), B = I, tokens on the circle E: modes grow with l1 k^2 I_k/(beta I_0)."""
+    beta, eps, t, l1 = 32.0, 1e-5, 0.4, 1.5
+    ring = nodes(Harmonics(cosine=[0.0] * (k - 1) + [eps]), 2, 160)
+    tokens = ms.Measure(torch.cat([ring.points, torch.zeros(160, 1, dtype=torch.float64)], dim=1), ring.mass)
+    end = ms.solve(ms.SelfAttention(diagonal(l1, l1, 0.5), beta), tokens, t=t, rtol=1e-12, atol=1e-12).end
+    angle = torch.atan2(end.points[:, 1], end.points[:, 0])
+    rate = math.log(2 * float(end.mass @ torch.cos(k * angle)) / eps) / t
+    assert rate == pytest.approx(l1 * growth_rate(k, beta), rel=1e-6)

@@ -6,6 +6,7 @@ import torch
 
 import metastable as ms
 from metastable.errors import NotDefined
+from metastable.papers.concentration.families import commuting, plain, sheared
 from metastable.theory import distance_to_limit, limit_map, spectrum, zero_temperature
 from metastable.theory.rates import (
     guaranteed_distance,
@@ -73,14 +74,9 @@ def test_local_rate_is_what_late_orbits_show():
 @pytest.mark.parametrize(
     ("w", "expected"),
     [
-        (ms.AttentionWeights(V=np.diag([2.0, 1.0]), B=np.eye(2)), 0.5),
-        (ms.AttentionWeights(V=np.diag([1.0, 2.0]), B=np.diag([3.0, 1.0])), 1 / 3),
-        (
-            ms.AttentionWeights(
-                V=np.diag([2.0, 1.0]) @ np.linalg.inv([[1.0, 0.0], [0.5, 1.0]]), B=[[1.0, 0.5], [0.0, 1.0]]
-            ),
-            0.5,
-        ),
+        (plain(), 0.5),
+        (commuting(), 1 / 3),
+        (sheared(0.5), 0.5),
     ],
 )
 def test_global_rate_of_the_reference_families(w, expected):

@@ -9,11 +9,11 @@ import torch
 import metastable as ms
 from metastable import theory as T
 from metastable.errors import InvalidInput
+from metastable.papers.concentration.families import sheared
 from metastable.theory.rates import guaranteed_distance, guaranteed_tangent, rayleigh, squared_tangent
 from metastable.theory.stability import jacobian, velocity_defect
 
-B = np.array([[1.0, 0.5], [0.0, 1.0]])
-w = ms.AttentionWeights(V=np.diag([2.0, 1.0]) @ np.linalg.inv(B.T), B=B)
+w = sheared(0.5)
 x = ms.sphere.equispaced(64)
 single = ms.Measure(x, dtype=torch.float32)
 
@@ -63,5 +63,5 @@ def test_whole_forecast_of_single_precision():
 
 def test_unknown_metric():
     for distance in (T.distance_to_limit, T.coupling_to_limit):
-        with pytest.raises(InvalidInput, match="'chordal' or 'geodesic', got 'chordl'"):
+        with pytest.raises(InvalidInput, match="metric must be one of chordal, geodesic, got 'chordl'"):
             distance(w, x, 1.0, metric="chordl")

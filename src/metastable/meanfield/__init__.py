@@ -1,11 +1,9 @@
 """The mean-field limit n = infinity: the continuity equation on the sphere, solved with a known error."""
 
 from metastable.meanfield.density import DensityPath, evolve_density
+from metastable.meanfield.law import Density, Empirical, Law
 from metastable.meanfield.laws import (
-    Density,
-    Empirical,
     Harmonics,
-    Law,
     Mixture,
     Skewed,
     Symmetrized,

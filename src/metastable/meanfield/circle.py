@@ -8,7 +8,6 @@ from typing import TypeGuard
 
 import numpy as np
 import torch
-from scipy.optimize import brentq
 from torch import Tensor
 
 from metastable import sphere
@@ -16,7 +15,7 @@ from metastable.attention.attend import attend_unchecked
 from metastable.errors import InvalidInput
 from metastable.flows import MultiHead, SelfAttention
 from metastable.flows.flow import Flow, WeightedFlow
-from metastable.meanfield.laws import Law, checked_density
+from metastable.meanfield.law import Law, checked_density
 from metastable.meanfield.piecewise import GAUSS, GAUSS_WEIGHTS, TWO_PI, Array, Piecewise, adapt
 
 
@@ -142,6 +141,8 @@ def two_atoms_from_cumulative(cumulative: Piecewise, axis: float, p: float) -> f
 
     The optimal plan sends the arc of mass p around e to +e and the rest to -e (chordal cost 2 -+ 2 cos).
     """
+
+    from scipy.optimize import brentq
 
     def excess(half: float) -> float:
         ends = cumulative(np.array([axis - half, axis + half]))

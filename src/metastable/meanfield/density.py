@@ -16,18 +16,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from metastable.errors import SolveError
+from metastable.errors import InvalidInput, SolveError
 from metastable.flows.flow import Flow
 from metastable.meanfield.circle import CircleLaw, angular_velocity, circle_law, sharpness
-from metastable.meanfield.laws import as_law
+from metastable.meanfield.law import as_law
 from metastable.meanfield.piecewise import LOBATTO, TO_COEFFICIENTS, TWO_PI, Array, Piecewise, adapt, clenshaw
+from metastable.solve.march import march
 
 _DEGREE = 10
+"""Degree in time of the field on a step."""
 _STAGES: Array = np.asarray(-np.cos(np.pi * np.arange(_DEGREE + 1) / _DEGREE), dtype=np.float64)
 _SERIES = np.linalg.inv(chebyshev.chebvander(_STAGES, _DEGREE))
 _INTEGRAL: Array = np.asarray(
@@ -35,12 +38,15 @@ _INTEGRAL: Array = np.asarray(
 )
 """Values at the stages to integrals from the first of them."""
 
-_STEEP = 0.7
-"""Largest H times the slope of the field: a path e^{slope s} is then known to 1e-14 from its stages."""
+_LARGEST_STRETCH = 0.7
+"""Largest H times the slope of the field: a path e^{slope s} is then known to 1e-14 from its stages, which is the
+error of a polynomial of degree 10 through it."""
 _ROUNDING = 4e-15
 """An angle is not known better than this. A cluster may be torn apart later, so that more would not do."""
-_EMPTY = 1e-15
-"""Mass that a cell without characteristics may hold."""
+_EMPTY_MASS = 1e-15
+"""Mass that a cell without characteristics may hold: the rounding of F, which runs from 0 to 1."""
+_ROOM_TO_JOIN = 0.02
+"""Share of the allowed error below which one cell may replace two, so that it is not halved again at once."""
 
 
 @dataclass(frozen=True)
@@ -82,20 +88,32 @@ def evolve_density(
     # Sixteen Gauss nodes integrate the kernel, of width kappa^{-1/2}, to all digits over four widths.
     widest = 4 / max(sharpness(flow), 1.0) ** 0.5
     F = adapt(law.cumulative, law.cumulative.edges, lambda trial: trial.width <= widest, winding=1.0)[0]
-    t, clipped, frames, most = 0.0, 0.0, [], 0
-    for target in saved:
-        while t < target:
-            F, h, negative = _step(flow, F, t, step, target - t, tol, widest, max_cells)
-            clipped, most = max(clipped, negative), max(most, len(F.width))
-            t = target if h == target - t else t + h
-        frames.append(F)
-    return DensityPath(saved, tuple(frames), law, clipped, most)
+    if (np.diff(saved, prepend=0.0) < 0).any():
+        raise InvalidInput(f"times must be >= 0 and increase, got {saved.tolist()}")
+    now = start = _At(0.0, F)
+    frames = {now.t: now.F}
+    # The loop over steps is `march`; the steps are not those of a Stepper, because a density is not tokens: a step
+    # reads F off at the feet of characteristics and chooses its cells anew.
+    advance = partial(_step, flow, longest=step, tol=tol, widest=widest, max_cells=max_cells)
+    for now in march(advance, start, saved.tolist()):
+        if now.t in saved:
+            frames[now.t] = now.F
+    return DensityPath(saved, tuple(frames[t] for t in saved.tolist()), law, now.clipped, now.most_cells)
 
 
-def _step(
-    flow: Flow, F: Piecewise, t: float, longest: float, left: float, tol: float, widest: float, max_cells: int
-) -> tuple[Piecewise, float, float]:
-    """F after a step, its length, and the mass that was clipped as negative round-off."""
+@dataclass(frozen=True, eq=False)
+class _At:
+    """F at time t, the most mass that a step has clipped as negative round-off, and the most cells so far."""
+
+    t: float
+    F: Piecewise
+    clipped: float = 0.0
+    most_cells: int = 0
+
+
+def _step(flow: Flow, now: _At, target: float, *, longest: float, tol: float, widest: float, max_cells: int) -> _At:
+    """One step, which ends at the target or before it."""
+    F, t, left = now.F, now.t, target - now.t
     F, empty = _emptied(F)
     nodes, increments = F.quadrature()
     negative = float(-increments[increments < 0].sum())
@@ -103,7 +121,7 @@ def _step(
     sources, mass = nodes.ravel(), increments.ravel() / increments.sum()
     speed = angular_velocity(flow, t, sources, mass).reshape(nodes.shape)
     slope = float((np.abs(np.diff(speed, axis=1)) / np.maximum(np.diff(nodes, axis=1), 1e-13)).max())
-    h = min(longest, _STEEP / max(slope, 1e-300))
+    h = min(longest, _LARGEST_STRETCH / max(slope, 1e-300))
     h = left / math.ceil(left / h - 1e-9) if left < 3 * h else h
     field = _picard(flow, t, h, sources, mass)
     edges = field.carry(F.edges[:-1], forward=True)[-1]
@@ -125,25 +143,26 @@ def _step(
                 f"the density needs more than {max_cells} cells at t = {t + h:.6g}; raise max_cells or tol"
             )
         held = trial.values[:, -1] - trial.values[:, 0]
-        narrow = (trial.width <= widest) | (held < _EMPTY)
+        narrow = (trial.width <= widest) | (held < _EMPTY_MASS)
         thinnest = np.clip(trial.slope().min(axis=1), 0.0, None)
         smooth = trial.tail <= share * np.maximum(tol, _ROUNDING * thinnest)
         return (smooth & narrow) | (trial.width < 1e-13)
 
-    after = adapt(at_foot, edges, resolved, winding=1.0)[0]
-    return _stitched(_joined(after, resolved)), h, negative
+    after = _stitched(_joined(adapt(at_foot, edges, resolved, winding=1.0)[0], resolved))
+    end = target if h == left else t + h
+    return _At(end, after, max(now.clipped, negative), max(now.most_cells, len(after.width)))
 
 
 def _emptied(F: Piecewise) -> tuple[Piecewise, np.ndarray]:
-    """Neighbouring cells that hold less than `_EMPTY` together become one linear cell; which cells are such."""
+    """Neighbouring cells that hold less than `_EMPTY_MASS` together become one linear cell; which are such."""
     inside = F.values[:, -1] - F.values[:, 0]
-    starts, held, empty = [0], float(inside[0]), [bool(inside[0] < _EMPTY)]
+    starts, held, empty = [0], float(inside[0]), [bool(inside[0] < _EMPTY_MASS)]
     for k in range(1, len(inside)):
         held += float(inside[k])
-        if not (empty[-1] and held < _EMPTY):
+        if not (empty[-1] and held < _EMPTY_MASS):
             starts.append(k)
             held = float(inside[k])
-            empty.append(held < _EMPTY)
+            empty.append(held < _EMPTY_MASS)
     free = np.array(empty)
     if not free.any():
         return F, free
@@ -160,7 +179,7 @@ def _joined(F: Piecewise, resolved: Callable[[Piecewise, float], np.ndarray]) ->
     edges = np.append(F.edges[: 2 * pairs : 2], F.edges[2 * pairs])
     at = edges[:-1, None] + np.diff(edges)[:, None] * (LOBATTO + 1) / 2
     whole = Piecewise(edges, F(at.ravel()).reshape(at.shape), F.winding)
-    fine = resolved(whole, 0.02)
+    fine = resolved(whole, _ROOM_TO_JOIN)
     if not fine.any():
         return F
     keep = np.ones(len(F.width), dtype=bool)
@@ -180,7 +199,7 @@ def _stitched(F: Piecewise) -> Piecewise:
 
 @dataclass(frozen=True)
 class _Field:
-    """v(theta, s) at the stages s of [t, t+h]: piecewise polynomials (stages, cells, P+1) on common cells."""
+    """v(theta, s) at the stages s of [t, t+h]: piecewise polynomials (stages, cells, 17) on common cells."""
 
     h: float
     edges: Array

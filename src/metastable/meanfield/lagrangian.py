@@ -14,14 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.integrate import DOP853
 
 from metastable.errors import SolveError
 from metastable.flows.flow import Flow
 from metastable.meanfield.circle import CircleLaw
 from metastable.meanfield.groups import Groups
 from metastable.meanfield.panels import (
-    DEEPEST,
+    MOST_HALVINGS,
     NODES,
     Panels,
     halved_values,
@@ -31,13 +30,17 @@ from metastable.meanfield.panels import (
     without_halves,
 )
 from metastable.meanfield.piecewise import Array
+from metastable.solve.march import march
 
 ROUNDING = 4e-15
-"""A polynomial of angles is not known better than this."""
-
-
+"""A polynomial of angles is not known better than this, some ten units of rounding of an angle in [0, 2 pi]."""
 LEAST_MASS = 5e-14
 """Least misplaced mass that is asked of a polynomial: the rounding of the angles alone misplaces some 1e-15."""
+ROOM_TO_HALVE, ROOM_TO_JOIN = 0.3, 0.005
+"""Shares of the allowed error: a panel above the first is halved between steps, so that the next step need not be
+repeated; one panel replaces two when it is below the second, far less, so that it is not halved again at once."""
+NARROW_TO_JOIN = 0.5
+"""Width of the union of two panels, in units of the widest, below which they may be joined."""
 
 
 @dataclass(frozen=True)
@@ -96,20 +99,24 @@ def flow_map(
     run = _Run(flow, law, accuracy, kappa, max_nodes, panels, panels.start(law))
     run.adapt()
     out = FlowMap()
-    t, h = 0.0, 0.0
     for target in times:
-        while t < target:
-            h = run.first_step(t) if h == 0 else h
-            t, h = run.advance(t, h, float(target))
-            if run.steps > max_steps:
-                raise SolveError(f"the flow map needs more than {max_steps} steps: t = {t:.6g} of {times[-1]:.6g}")
+        for now in march(_Run.advance, run, [float(target)]):
+            if now.steps > max_steps:
+                raise SolveError(
+                    f"the flow map needs more than {max_steps} steps: t = {now.t:.6g} of {times[-1]:.6g}"
+                )
         out.frames.append(Frame(run.panels, run.theta))
     out.steps, out.most_nodes, out.unresolved, out.torn = run.steps, run.most_nodes, run.unresolved, run.torn
     return out
 
 
 class _Run:
-    """The state of a run: panels, positions, masses, the velocity at the current time."""
+    """The state of a run: time, panels, positions, masses, the velocity at the current time.
+
+    The loop over steps is `march`, as for tokens. The steps are not those of a `Stepper`: panels are born and
+    merged between them, so that the number of unknowns changes, and errors are weighed by the mass that they
+    misplace.
+    """
 
     def __init__(
         self,
@@ -123,6 +130,7 @@ class _Run:
     ) -> None:
         self.flow, self.law, self.accuracy, self.kappa, self.max_nodes = flow, law, accuracy, kappa, max_nodes
         self.widest = accuracy.width / max(kappa, 1e-300) ** 0.5
+        self.t, self.h = 0.0, 0.0
         self.steps, self.most_nodes, self.unresolved, self.torn = 0, 0, 0.0, False
         self.speed: Array | None = None
         self._put(panels, theta)
@@ -146,7 +154,7 @@ class _Run:
     def _unresolved(self, theta: Array, share: float) -> np.ndarray:
         misplaced, width = self._defects(theta)
         wanted = (misplaced > share * self.accuracy.mass) | (width > 1)
-        possible = (self.panel_mass > self.accuracy.negligible) & (self.panels.level < DEEPEST)
+        possible = (self.panel_mass > self.accuracy.negligible) & (self.panels.level < MOST_HALVINGS)
         self.torn = self.torn or bool((wanted & ~possible).any())
         return wanted & possible
 
@@ -163,7 +171,7 @@ class _Run:
     def adapt(self) -> None:
         """Halve the panels that are not resolved with room to spare; join those that need not be two."""
         while True:
-            chosen = self._unresolved(self.theta, 0.3)
+            chosen = self._unresolved(self.theta, ROOM_TO_HALVE)
             if not chosen.any() or not self._halve(self.theta, chosen):
                 break
         first = siblings(self.panels)
@@ -172,8 +180,8 @@ class _Run:
             width = np.abs(whole[:, -1] - whole[:, 0])
             mass = self.panel_mass[first] + self.panel_mass[first + 1]
             error = np.maximum(error, tails(whole))
-            fine = (error <= ROUNDING / 2) | (error * _density(mass, width) <= 0.005 * self.accuracy.mass)
-            fine &= width < 0.5 * self.widest
+            fine = (error <= ROUNDING / 2) | (error * _density(mass, width) <= ROOM_TO_JOIN * self.accuracy.mass)
+            fine &= width < NARROW_TO_JOIN * self.widest
             if fine.any():
                 theta = self.theta.copy()
                 theta[first[fine]] = whole[fine]
@@ -182,14 +190,15 @@ class _Run:
                 self._put(without_halves(self.panels, first[fine]), theta[keep])
         self.groups = Groups(self.flow, self.theta, self.mass, self.kappa)
 
-    def first_step(self, t: float) -> float:
+    def _first_step(self) -> float:
         """A tenth of the time in which neighbours change their distance by its own size."""
-        self.speed = self.velocity(t, self.theta)
+        self.speed = self.velocity(self.t, self.theta)
         rate = np.abs(np.diff(self.speed, axis=1)) / np.maximum(np.abs(np.diff(self.theta, axis=1)), 1e-12)
         return min(0.1, 0.1 / max(float(rate.max()), 1e-3))
 
-    def advance(self, t: float, h: float, target: float) -> tuple[float, float]:
-        """One accepted step, which ends at the target if that is near; the new time and the next step."""
+    def advance(self, target: float) -> _Run:
+        """One accepted step, which ends at the target if that is near; the run itself, moved on."""
+        t, h = self.t, self.h or self._first_step()
         while True:
             if self.speed is None:
                 self.speed = self.velocity(t, self.theta)
@@ -208,10 +217,14 @@ class _Run:
                 continue
             self.theta, self.speed = theta, speed
             self.adapt()
-            return (target if step == target - t else t + step), (h if step < h and factor > 1 else step * factor)
+            self.t = target if step == target - t else t + step
+            self.h = h if step < h and factor > 1 else step * factor
+            return self
 
     def _step(self, t: float, h: float, speed: Array) -> tuple[Array, Array, float]:
         """Positions and velocities after h, and the estimated misplaced mass in units of the allowed one."""
+        from scipy.integrate import DOP853
+
         stages = np.empty((DOP853.n_stages + 1, *speed.shape))
         stages[0] = speed
         for i in range(1, DOP853.n_stages):

@@ -1,65 +1,21 @@
-"""Initial laws rho_0 of the mean field: densities relative to the uniform probability measure sigma on S^{d-1}.
-
-A law is callable, `law(points) -> (n,)`, so it goes wherever a density is asked for; it knows its dimension, and it
-can be sampled, so that iid tokens and the mean field start from one and the same object.
-"""
+"""Initial laws with a name: uniform, von Mises-Fisher, skewed, trigonometric, and what is made of other laws."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from scipy import special
 from torch import Tensor
 
 from metastable import sphere
-from metastable.errors import InvalidInput, NotDefined
-from metastable.measure import Measure, as_measure, as_tensor
-
-
-class Law(ABC):
-    """A probability law on S^{d-1} with a density f = d rho_0 / d sigma (sigma uniform, of total mass one)."""
-
-    d: int
-
-    @abstractmethod
-    def __call__(self, points: Float[Tensor, "n d"]) -> Float[Tensor, "n"]:
-        """The density relative to the uniform probability measure."""
-
-    def integral(self) -> float | None:
-        """The integral of the density, where it is known: a quadrature that misses a part of it shows there."""
-        return 1.0
-
-    def peaks(self) -> Float[Tensor, "m d"]:
-        """Where the law is narrow, so that a quadrature knows where to look."""
-        return torch.empty((0, self.d), dtype=torch.float64)
-
-    def sample(self, n: int, seed: int = 0) -> Float[Tensor, "n d"]:
-        """n iid tokens from the law, by rejection from the uniform law unless the law knows better."""
-        generator = torch.Generator().manual_seed(seed)
-        bound = self._bound()
-        kept: list[Tensor] = []
-        missing = n
-        while missing > 0:
-            proposal = sphere.uniform(max(64, int(1.2 * bound * missing)), self.d, generator)
-            height = bound * torch.rand(len(proposal), dtype=torch.float64, generator=generator)
-            density = self(proposal)
-            if bool((density > bound).any()):
-                raise InvalidInput(
-                    f"the density exceeds its bound {bound:g}; give Density(..., bound=) a larger one"
-                )
-            kept.append(proposal[height < density][:missing])
-            missing -= len(kept[-1])
-        return torch.cat(kept)
-
-    def _bound(self) -> float:
-        raise NotDefined(f"{type(self).__name__} has no known upper bound of its density; give bound=")
+from metastable.errors import InvalidInput
+from metastable.meanfield.law import Law
+from metastable.measure import as_tensor
 
 
 @dataclass(frozen=True)
@@ -275,85 +231,6 @@ class Symmetrized(Law):
         """n iid tokens of the law with random signs."""
         sign = torch.randint(0, 2, (n, 1), generator=torch.Generator().manual_seed(seed + 104729)) * 2 - 1
         return self.law.sample(n, seed) * sign
-
-
-@dataclass(frozen=True, eq=False)
-class Density(Law):
-    """A density given as a function of the points (n, d); it need not be normalised, `bound` serves sampling."""
-
-    function: Callable[[Tensor], Any]
-    d: int
-    bound: float | None = None
-
-    def __post_init__(self) -> None:
-        if not callable(self.function):
-            raise InvalidInput(
-                f"density must be a law, a Measure or a function of points, got {type(self.function).__name__}"
-            )
-
-    def __call__(self, points: Tensor) -> Tensor:
-        """The function's values, checked: shape (n,), finite, >= 0."""
-        return checked_density(self.function, points)
-
-    def integral(self) -> float | None:
-        """Not known."""
-        return None
-
-    def _bound(self) -> float:
-        return super()._bound() if self.bound is None else self.bound
-
-
-@dataclass(frozen=True, eq=False)
-class Empirical(Law):
-    """The empirical law of given tokens (those of a trained model, say): it has masses, not a density."""
-
-    measure: Measure
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "measure", as_measure(self.measure))
-
-    @property
-    def d(self) -> int:  # type: ignore[override]
-        """Dimension of the ambient space."""
-        return self.measure.d
-
-    def __call__(self, points: Tensor) -> Tensor:
-        """Refused: atoms have no density."""
-        raise NotDefined(
-            "an empirical law has no density relative to the uniform measure; its nodes are its tokens"
-        )
-
-    def sample(self, n: int, seed: int = 0) -> Tensor:
-        """n tokens drawn with replacement."""
-        generator = torch.Generator().manual_seed(seed)
-        return self.measure.points[torch.multinomial(self.measure.mass, n, replacement=True, generator=generator)]
-
-
-def as_law(density: Any, d: int) -> Law:
-    """A law as it is, a `Measure` as an empirical law, a function as a density; of dimension d or refused."""
-    if isinstance(density, Measure):
-        density = Empirical(density)
-    law = density if isinstance(density, Law) else Density(density, d)
-    if law.d != d:
-        raise InvalidInput(f"the initial law lives in d = {law.d} but the weights in d = {d}")
-    return law
-
-
-def checked_density(function: Callable[[Tensor], Any], points: Tensor) -> Tensor:
-    """Values (n,) of a density at points (n, d), refused when of the wrong shape, not finite or negative."""
-    values = as_tensor(function(points), "density(points)")
-    if values.shape != (len(points),):
-        raise InvalidInput(
-            f"density must return shape ({len(points)},) for points of shape {tuple(points.shape)}, "
-            f"got shape {tuple(values.shape)}"
-        )
-    if not bool(torch.isfinite(values).all()):
-        index = int((~torch.isfinite(values)).nonzero()[0])
-        raise InvalidInput(f"density must be finite, got {float(values[index])} at {points[index].tolist()}")
-    if bool((values < 0).any()):
-        index = int(values.argmin())
-        raise InvalidInput(f"density must be >= 0, got {float(values[index])} at {points[index].tolist()}")
-    return values
 
 
 def _direction(values: Any, name: str) -> Tensor:

@@ -16,56 +16,38 @@ from torch import Tensor
 
 from metastable.errors import InvalidInput, NotDefined
 from metastable.meanfield.circle import circle_law
-from metastable.meanfield.laws import Empirical, Law, checked_density
+from metastable.meanfield.law import Empirical, Law, checked_density
 from metastable.meanfield.nodes import sobol
 from metastable.meanfield.path import MeanFieldPath
 from metastable.meanfield.product_rule import ProductRule
 from metastable.measure import Measure
+from metastable.spectral import Dominant, dominant
 from metastable.weights import AttentionWeights
 
 
-@dataclass(frozen=True)
-class Dominant:
-    """Dominant eigenspace of M: orthonormal basis of E (d, k), the projector Q (d, d), the gap in real part."""
-
-    basis: np.ndarray
-    projector: np.ndarray
-    gap: float
-
-    @property
-    def k(self) -> int:
-        """dim E."""
-        return int(self.basis.shape[1])
-
-    @property
-    def left(self) -> np.ndarray:
-        """For k = 1: the unit left eigenvector l with <l, e> > 0, normal of the separatrix."""
-        row = self.basis[:, 0] @ self.projector
-        return row / np.linalg.norm(row)
-
-
-def dominant(weights: AttentionWeights, tol: float = 1e-9) -> Dominant:
-    """The eigenspace of M = V B^T of largest real part, refused when it is not real and semisimple."""
-    matrix = weights.M.numpy()
-    values, right = np.linalg.eig(matrix)
-    scale = max(1.0, float(np.abs(values).max()))
-    top = values.real >= values.real.max() - tol * scale
-    if np.abs(values[top].imag).max() > tol * scale:
+def limit_space(weights: AttentionWeights) -> Dominant:
+    """The dominant space E of M = V B^T with its projector, refused where Pi(x) = Qx/|Qx| is no limit map."""
+    top = dominant(weights.M)
+    if top.kind == "rotation":
         raise NotDefined(
-            f"M = V B^T has a complex dominant pair {complex(values[top][0]):.6g}, so there is no limit map"
+            f"M = V B^T has a complex dominant pair {complex(top.eigenvalues[0]):.6g}, so there is no limit map"
         )
-    basis = np.linalg.qr(right[:, top].real)[0]
-    left = np.linalg.eig(matrix.T)
-    chosen = left[1][:, left[0].real >= values.real.max() - tol * scale].real
-    if chosen.shape[1] != basis.shape[1] or np.linalg.matrix_rank(chosen.T @ basis, tol=1e-8) < basis.shape[1]:
+    if top.kind == "jordan":
         raise NotDefined("M = V B^T has a Jordan block at its dominant eigenvalue, so there is no projector")
-    projector = basis @ np.linalg.solve(chosen.T @ basis, chosen.T)
-    rest = values.real[~top]
-    gap = float(values.real.max() - rest.max()) if len(rest) else math.inf
-    # A sign that everybody understands: the largest component of e is positive.
-    if basis.shape[1] == 1:
-        basis = basis * np.sign(basis[np.argmax(np.abs(basis[:, 0])), 0])
-    return Dominant(basis, projector, gap)
+    top.require_isolated()
+    return top
+
+
+def axis_and_normal(top: Dominant) -> tuple[np.ndarray, np.ndarray]:
+    """(e, l) for dim E = 1: the unit vector e of E and the unit left eigenvector l, <l, e> > 0.
+
+    Pi sends x to +e where <l, x> > 0. The sign is one that everybody understands: the largest component of e is
+    positive.
+    """
+    e = top.space[:, 0].numpy()
+    e = e * np.sign(e[np.argmax(np.abs(e))])
+    row = e @ top.projector.numpy()
+    return e, row / np.linalg.norm(row)
 
 
 def limit_mass(law: Law, normal: np.ndarray) -> float:
@@ -151,17 +133,18 @@ def distance_to_limit(path: MeanFieldPath) -> LimitCurve:
         raise InvalidInput(f"distance_to_limit needs the path of meanfield.solve, got {type(path).__name__}")
     if not isinstance(path.weights, AttentionWeights):
         raise InvalidInput("distance_to_limit needs constant weights, got a schedule")
-    top = dominant(path.weights)
+    top = limit_space(path.weights)
     frames = [path.measure(i) for i in range(len(path))]
-    if top.k > 1:
-        projector = torch.from_numpy(top.basis @ top.basis.T)
-        image = path.start.points @ torch.from_numpy(top.projector).T
+    if top.dimension > 1:
+        projector = top.space @ top.space.T
+        image = path.start.points @ top.projector.T
         target = image / torch.linalg.vector_norm(image, dim=1, keepdim=True)
         inside = [torch.linalg.vector_norm(f.points @ projector, dim=1) for f in frames]
         lower = [math.sqrt(max(float(f.mass @ (2 - 2 * z)), 0.0)) for f, z in zip(frames, inside, strict=True)]
         upper = [math.sqrt(float(f.mass @ (f.points - target).square().sum(1))) for f in frames]
-        return LimitCurve(path.times, _tensor(lower), _tensor(upper), path.errors, top.k, None)
-    e, p = top.basis[:, 0], limit_mass(path.law, top.left)
+        return LimitCurve(path.times, _tensor(lower), _tensor(upper), path.errors, top.dimension, None)
+    e, normal = axis_and_normal(top)
+    p = limit_mass(path.law, normal)
     exact = _tensor([two_atom_distance(f, e, p) for f in frames])
     kink = _tensor([_kink_error(f, e, p, path.law) for f in frames])
     return LimitCurve(path.times, exact, exact, path.errors + kink, 1, p)

@@ -7,18 +7,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from scipy import special, stats
+from scipy import special
 
 from metastable import sphere
 from metastable.errors import InvalidInput
 from metastable.meanfield.circle import circle_law
-from metastable.meanfield.laws import Empirical, as_law, checked_density
+from metastable.meanfield.law import Empirical, as_law, checked_density
 from metastable.meanfield.piecewise import TWO_PI
 from metastable.meanfield.product_rule import ProductRule
 from metastable.measure import Measure, as_tensor
 
 KINDS = {2: ("equispaced", "quantile", "graded"), 3: ("gauss", "graded", "fibonacci", "sobol")}
 """Kinds of nodes by dimension; d > 3 has "sobol"."""
+SCRAMBLE = 20240817
+"""Seed that scrambles the Sobol sequence: any number, but always the same, so that nodes are deterministic."""
 
 
 def nodes(
@@ -130,7 +132,9 @@ def _quantiles(law: Any, n: int) -> np.ndarray:
 
 def sobol(n: int, d: int) -> torch.Tensor:
     """n low-discrepancy points on S^{d-1}: a scrambled Sobol sequence (fixed seed) through the normal quantile."""
-    cube = stats.qmc.Sobol(d, scramble=True, seed=20240817).random_base2(math.ceil(math.log2(max(n, 2))))[:n]
+    from scipy.stats import qmc
+
+    cube = qmc.Sobol(d, scramble=True, seed=SCRAMBLE).random_base2(math.ceil(math.log2(max(n, 2))))[:n]
     return sphere.normalize(torch.from_numpy(special.ndtri(np.clip(cube, 1e-15, 1 - 1e-15))))
 
 

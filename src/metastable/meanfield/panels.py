@@ -18,7 +18,7 @@ from metastable.meanfield.piecewise import TWO_PI, Array
 
 NODES = 16
 """Gauss nodes of a panel."""
-DEEPEST = 50
+MOST_HALVINGS = 50
 """Most halvings of a root cell: `left` stays exact."""
 
 XI, WEIGHT = legendre.leggauss(NODES)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.meanfield.laws import Law
+from metastable.meanfield.law import Law
 from metastable.measure import Measure
 from metastable.solve import Path
 from metastable.weights import AttentionWeights, Schedule

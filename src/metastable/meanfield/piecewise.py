@@ -1,6 +1,6 @@
 """Piecewise Chebyshev functions on the circle: F(theta + 2 pi) = F(theta) + winding, on cells chosen adaptively.
 
-A cumulative distribution has winding 1 and a velocity winding 0. Every cell holds the values at its P + 1
+A cumulative distribution has winding 1 and a velocity winding 0. Every cell holds the values at its DEGREE + 1
 Chebyshev-Lobatto points; neighbouring cells share their end values.
 """
 
@@ -17,22 +17,22 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-P = 16
-"""Degree on a cell."""
+DEGREE = 16
+"""Degree of the polynomial on a cell; as many Gauss nodes integrate its increments exactly."""
 TWO_PI = 2 * math.pi
 
-LOBATTO: Array = np.asarray(-np.cos(np.arange(P + 1) * (math.pi / P)), dtype=np.float64)
-TO_COEFFICIENTS: Array = np.asarray(np.linalg.inv(chebyshev.chebvander(LOBATTO, P)), dtype=np.float64)
-GAUSS, GAUSS_WEIGHTS = legendre.leggauss(P)
+LOBATTO: Array = np.asarray(-np.cos(np.arange(DEGREE + 1) * (math.pi / DEGREE)), dtype=np.float64)
+TO_COEFFICIENTS: Array = np.asarray(np.linalg.inv(chebyshev.chebvander(LOBATTO, DEGREE)), dtype=np.float64)
+GAUSS, GAUSS_WEIGHTS = legendre.leggauss(DEGREE)
 _DERIVATIVE_AT_GAUSS: Array = (
-    chebyshev.chebvander(GAUSS, P - 1) @ chebyshev.chebder(np.eye(P + 1)) @ TO_COEFFICIENTS
+    chebyshev.chebvander(GAUSS, DEGREE - 1) @ chebyshev.chebder(np.eye(DEGREE + 1)) @ TO_COEFFICIENTS
 )
-_VALUES_TO_INTEGRAL: Array = chebyshev.chebvander(LOBATTO, P + 1) @ chebyshev.chebint(TO_COEFFICIENTS, lbnd=-1)
+_VALUES_TO_INTEGRAL: Array = chebyshev.chebvander(LOBATTO, DEGREE + 1) @ chebyshev.chebint(TO_COEFFICIENTS, lbnd=-1)
 
 
 @dataclass(frozen=True, eq=False)
 class Piecewise:
-    """Values (K, P+1) on K cells with increasing edges (K+1,), edges[-1] = edges[0] + 2 pi; see the module."""
+    """Values (K, DEGREE+1) on K cells with increasing edges (K+1,), edges[-1] = edges[0] + 2 pi; see the module."""
 
     edges: Array
     values: Array
@@ -40,7 +40,7 @@ class Piecewise:
 
     @cached_property
     def coefficients(self) -> Array:
-        """Chebyshev coefficients (K, P+1) of every cell."""
+        """Chebyshev coefficients (K, DEGREE+1) of every cell."""
         return self.values @ TO_COEFFICIENTS.T
 
     @cached_property
@@ -62,12 +62,12 @@ class Piecewise:
         return clenshaw(self.coefficients[cell], xi) + self.winding * turns
 
     def quadrature(self) -> tuple[Array, Array]:
-        """Gauss nodes (K, P) and the increments F'(theta) d theta they stand for; a cell's sum is exact."""
+        """Gauss nodes (K, DEGREE) and the increments F'(theta) d theta they stand for; a cell's sum is exact."""
         nodes = self.edges[:-1, None] + self.width[:, None] * (GAUSS + 1) / 2
         return nodes, self._derivative() * GAUSS_WEIGHTS
 
     def slope(self) -> Array:
-        """F'(theta) at the Gauss nodes, (K, P)."""
+        """F'(theta) at the Gauss nodes, (K, DEGREE)."""
         return self._derivative() * 2 / self.width[:, None]
 
     def _derivative(self) -> Array:
@@ -100,7 +100,7 @@ def adapt(
     levels: int = 40,
 ) -> tuple[Piecewise, bool]:
     """Halve the cells that are not resolved until all are; also whether that was reached in `levels` rounds."""
-    values = function(_points(edges).ravel()).reshape(-1, P + 1)
+    values = function(_points(edges).ravel()).reshape(-1, DEGREE + 1)
     for _ in range(levels):
         trial = Piecewise(edges, values, winding)
         split = ~resolved(trial)
@@ -113,11 +113,11 @@ def adapt(
         new_edges = np.empty(parts.sum() + 1)
         new_edges[first], new_edges[-1] = left, edges[-1]
         new_edges[first[split] + 1] = middle[split]
-        new_values = np.empty((parts.sum(), P + 1))
+        new_values = np.empty((parts.sum(), DEGREE + 1))
         new_values[first[~split]] = values[~split]
         fresh = np.concatenate([first[split], first[split] + 1])
         at = new_edges[fresh, None] + (new_edges[fresh + 1] - new_edges[fresh])[:, None] * (LOBATTO + 1) / 2
-        new_values[fresh] = function(at.ravel()).reshape(-1, P + 1)
+        new_values[fresh] = function(at.ravel()).reshape(-1, DEGREE + 1)
         edges, values = new_edges, new_values
     trial = Piecewise(edges, values, winding)
     return trial, bool(resolved(trial).all())

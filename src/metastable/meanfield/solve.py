@@ -14,9 +14,11 @@ from metastable.errors import InvalidInput, SolveError
 from metastable.flows import SelfAttention, UnnormalizedAttention
 from metastable.flows.flow import Flow, WeightedFlow
 from metastable.meanfield.circle import sharpness
-from metastable.meanfield.laws import Empirical, Law, as_law
+from metastable.meanfield.law import Empirical, Law, as_law
 from metastable.meanfield.path import MeanFieldPath
-from metastable.meanfield.refine import Refined, refine_atoms, refine_circle, refine_sphere
+from metastable.meanfield.refine import Refined, refine_atoms
+from metastable.meanfield.refine_circle import refine_circle
+from metastable.meanfield.refine_sphere import refine_sphere
 from metastable.measure import Measure
 from metastable.solve.provenance import provenance
 from metastable.weights import AttentionWeights, Schedule

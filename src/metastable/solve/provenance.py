@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -24,10 +25,16 @@ def provenance(parameters: dict[str, Any], seed: int | None) -> dict[str, Any]:
     return {
         "schema_version": SCHEMA_VERSION,
         "software": {"metastable": __version__, "python": platform.python_version()}
-        | {name: metadata.version(name) for name in _LIBRARIES},
+        | {name: _version(name) for name in _LIBRARIES},
         "parameters": parameters,
         "seed": seed,
     }
+
+
+@cache
+def _version(library: str) -> str:
+    """Read from disk once a process: it takes milliseconds, and a short run takes no longer."""
+    return metadata.version(library)
 
 
 def fingerprint(parameters: dict[str, Any], *tensors: Tensor) -> str:

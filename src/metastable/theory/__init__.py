@@ -3,11 +3,12 @@
 spectrum -> limit map -> exact zero-temperature solution -> Laplace principle -> stability, closure -> forecast.
 """
 
+from metastable.spectral import Dominant, dominant
 from metastable.theory import equiangular
+from metastable.theory.bound import Bound
 from metastable.theory.closed_forms import log_jacobian, planar_travel_time, transported_density, uniform_distance
 from metastable.theory.closure import Cluster
-from metastable.theory.eigenspace import Dominant, dominant
-from metastable.theory.forecast import Bound, Forecast, forecast
+from metastable.theory.forecast import Forecast, forecast
 from metastable.theory.laplace import (
     attention_defect,
     bessel_ratio,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy import integrate, special
+from scipy import special
 from torch import Tensor
 
 from metastable.errors import InvalidInput
@@ -63,6 +63,8 @@ def _by_quadrature(d: int, k: int, gap_time: float) -> float:
     2(1 - tanh u) cosh u = 2 e^{-u}, hence the integrand 2 e^{-u} (1 + tan^2)^{-d/2} for k = 1, and for k >= 2, with
     e^{-u} tan = s (1 - e^{-2u})/2 taken out, (1 - e^{-2u}) tan^{k-2} (1 + tan^2)^{-d/2}.
     """
+    from scipy import integrate
+
     norm = math.log(2) - float(special.betaln(k / 2, (d - k) / 2))
 
     def integrand(u: float) -> float:

@@ -10,13 +10,13 @@ common when seen through x -> -x; for the offset in which it differs, parity = -
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy import integrate
 from torch import Tensor
 
 from metastable.errors import InvalidInput
@@ -72,6 +72,9 @@ class Cluster:
 
     def solve(self, t: Any, offset: float) -> tuple[Float[Tensor, "m"], Float[Tensor, "m"]]:
         """(xi, Sigma) at the times t, by integrating the closure from xi_0 = offset."""
+        from scipy import integrate
+
+        # Two numbers that stand for a cluster, not tokens: an equation for SciPy, not for `solve`.
         times = np.atleast_1d(np.asarray(t, dtype=np.float64))
         solution = integrate.solve_ivp(
             lambda _, y: self._slope(y),
@@ -92,7 +95,9 @@ class Cluster:
         if not 0 < abs(offset) < level:
             raise InvalidInput(f"the offset must lie between 0 and {level}, got {offset}")
 
-        def reached(_: float, y: np.ndarray) -> float:
+        from scipy import integrate
+
+        def reached(_: float, y: Sequence[float] | np.ndarray) -> float:
             return float(y[0] - math.log(level))
 
         reached.terminal, reached.direction = True, 1.0  # type: ignore[attr-defined]
@@ -111,7 +116,7 @@ class Cluster:
         """sqrt(Sigma_0/(n/2)): the offset that n iid tokens of a symmetric law give each of two clusters (C3)."""
         return math.sqrt(self.variance / (n / 2))
 
-    def _slope(self, y: np.ndarray) -> list[float]:
+    def _slope(self, y: Sequence[float] | np.ndarray) -> list[float]:
         s = math.exp(min(y[1], 700.0))
         r = s / (1 + s)
         mean = self.V_k * (self.parity * (1 - r) + self.B_k / self.B_1 * r) - self.V_1

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from scipy import integrate, optimize
-
 from metastable.attention.attend import check_beta
 from metastable.errors import InvalidInput
 
-EXPONENT = 709.0
-"""Largest x for which e^x is a number."""
+LARGEST_EXPONENT = 709.0
+"""Largest whole x for which e^x is a number in double precision (the limit is 709.78)."""
+LARGEST_DEPTH = 700.0
+"""Largest u = -log(1 - g) that is looked at: 1 - g = e^{-u} is then about to leave the range of numbers."""
 
 
 def speed(g: float, n: int, beta: float, normalized: bool = True) -> float:
@@ -24,9 +24,9 @@ def speed(g: float, n: int, beta: float, normalized: bool = True) -> float:
         # Divided by e^{beta (1-g)}, which overflows for cold tokens: their speed becomes small, or 0 at last.
         small = math.exp(-beta * (1 - g))
         return 2 * shape * small / (1 + (n - 1) * small)
-    if beta * g > EXPONENT:
+    if beta * g > LARGEST_EXPONENT:
         raise InvalidInput(
-            f"the unnormalised speed e^(beta g) overflows for beta g > {EXPONENT:g}, got {beta * g:g}"
+            f"the unnormalised speed e^(beta g) overflows for beta g > {LARGEST_EXPONENT:g}, got {beta * g:g}"
         )
     return 2 / n * math.exp(beta * g) * shape
 
@@ -54,6 +54,8 @@ def travel_time(end: float, n: int, beta: float, start: float = 0.0, normalized:
             f"the overlap does not move from {start:g} within the range of numbers: beta = {beta:g} is too large "
             "or the start is a point of rest"
         )
+    from scipy import integrate
+
     # 1-g = e^{-u} turns the approach to consensus into a straight line.
     value, _ = integrate.quad(
         lambda u: math.exp(-u) / speed(-math.expm1(-u), n, beta, normalized),
@@ -73,8 +75,10 @@ def overlap(t: float, n: int, beta: float, start: float = 0.0, normalized: bool 
         raise InvalidInput(f"t must be >= 0, got {t}")
     if t == 0:
         return start
+    from scipy import optimize
+
     low = high = -math.log1p(-start)
-    while travel_time(-math.expm1(-(high + 1)), n, beta, start, normalized) < t and high < 700:
+    while travel_time(-math.expm1(-(high + 1)), n, beta, start, normalized) < t and high < LARGEST_DEPTH:
         high += 1
     u = optimize.brentq(
         lambda v: travel_time(-math.expm1(-v), n, beta, start, normalized) - t,
@@ -89,8 +93,10 @@ def overlap(t: float, n: int, beta: float, start: float = 0.0, normalized: bool 
 def late_rate(beta: float, normalized: bool = True) -> float:
     """Exponent of 1-g near consensus: 2 (softmax), 2 e^beta (unnormalised) (B3)."""
     check_beta(beta)
-    if not normalized and beta > EXPONENT:
-        raise InvalidInput(f"the unnormalised rate 2 e^beta overflows for beta > {EXPONENT:g}, got {beta:g}")
+    if not normalized and beta > LARGEST_EXPONENT:
+        raise InvalidInput(
+            f"the unnormalised rate 2 e^beta overflows for beta > {LARGEST_EXPONENT:g}, got {beta:g}"
+        )
     return 2.0 if normalized else 2 * math.exp(beta)
 
 

@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
 from metastable.attention.attend import check_beta
 from metastable.errors import InvalidInput, NotDefined
 from metastable.flows import SelfAttention
 from metastable.measure import Measure
 from metastable.solve.solve import solve
+from metastable.theory.bound import Bound, check_run
 from metastable.theory.laplace import attention_defect, effective_tokens
 from metastable.theory.limit import LimitMap, check_isolated
 from metastable.theory.phases import Terminal, Times, phase_times, terminal
@@ -25,42 +24,9 @@ from metastable.theory.rates import Rates, rates
 from metastable.theory.spectrum import Spectrum, spectrum
 from metastable.theory.stability import PrioriBound, growth_constant, optimal_time, posteriori_bound, priori_bound
 from metastable.theory.tokens import tokens
+from metastable.theory.validity import LARGEST_DEFECT, Range, empty_range, valid_range, warnings_at_the_start
 from metastable.theory.zero_temperature import distance_to_limit
 from metastable.weights import AttentionWeights
-
-EFFECTIVE = 10.0
-"""Below this many tokens per attention window n tokens do not emulate the mean field (T0.3)."""
-REACTION = 0.04
-"""Largest |log| of the ratio of the two Picard iterations, the estimate of what the curve still misses."""
-CORRECTION = 0.2
-"""Largest |log(prediction/zero-temperature distance)| that counts as a first-order correction; beyond it the second
-order, which the prediction does not know, was seen to reach 15%."""
-LARGE = 0.3
-"""The same where a second iteration vouches for the first."""
-WINDOW = 1.0
-"""Fewest tokens per attention window near the separatrix, where they thin out like e^{-k g_out t} (N4)."""
-FLIPS = 3.65
-"""W2 in units of sqrt(largest mass) above which one token in the wrong one of two clusters, 4 m in W2^2, changes W2
-by less than 15%."""
-DEFECT = 0.35
-"""Largest rms|m_beta - m_0| at t = 0 for which the zero-temperature picture is a starting point (N10)."""
-
-START = 1e-5
-"""How far the first tokens of a path may be from those of the forecast: what single precision leaves of them."""
-
-
-@dataclass(frozen=True, eq=False)
-class Bound:
-    """W2(rho_t^beta, Pi#rho_0) <= min(2, zero + drift): exact zero-temperature distance plus the drift bound S3."""
-
-    times: Float[Tensor, "m"]
-    zero: Float[Tensor, "m"]
-    drift: Float[Tensor, "m"]
-
-    @property
-    def values(self) -> Float[Tensor, "m"]:
-        """The bound at `times`."""
-        return torch.clamp(self.zero + self.drift, max=2.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,47 +103,17 @@ class Forecast:
         hold tokens, no single token weighs 15%, and tokens on E are far from gathering in clusters. `range_ends`
         says which of these ends the range.
         """
-        return self._range[0]
+        return self._range.until
 
     @property
     def range_ends(self) -> str:
         """Why the range of `curve` ends at `valid_until`, in words."""
-        return self._range[1]
+        return self._range.why
 
     @cached_property
-    def _range(self) -> tuple[float, str]:
-        if self.spectrum.kind in ("rotation", "jordan", "identity"):
-            return 0.0, f"M = V B^T is of kind '{self.spectrum.kind}': there is no approach to a limit to predict"
-        if not self.spectrum.M.symmetric:
-            return 0.0, "M = V B^T is not symmetric"
-        if self.n_eff < EFFECTIVE:
-            return 0.0, "too few tokens share an attention window"
-        if self.defect > DEFECT:
-            return 0.0, "the start is too far from zero temperature"
-        k = self.spectrum.dimension
-        thinning, clustering = (
-            math.log(self.n_eff / WINDOW) / (k * self.spectrum.g_out),
-            0.5 * self.times.clustering,
-        )
-        last = min(thinning, clustering)
-        grain = FLIPS * math.sqrt(float(self.rho0.mass.max())) if k == 1 else 0.0
-        prediction = self._prediction
-        i = 0
-        while prediction.times[i] < last:
-            value, first, bare = prediction.values[i], prediction.first[i], prediction.bare[i]
-            before = prediction.times[max(i - 1, 0)]
-            if min(value, bare) <= max(grain, 1e-8):
-                return before, "W2 has fallen to where a single token weighs 15%"
-            if prediction.whole and abs(math.log(value / first)) > REACTION:
-                return before, "the crowd that finite beta has displaced acts back on itself"
-            if abs(math.log(first / bare)) > (LARGE if prediction.whole else CORRECTION):
-                return before, "the correction to zero temperature is no longer of first order"
-            i += 1
-            if i == len(prediction.times):
-                prediction.extend(prediction.times[-1] + prediction.step / 2)
-        if clustering < thinning:
-            return last, "tokens on E begin to gather in clusters"
-        return last, "attention windows near the separatrix run out of tokens"
+    def _range(self) -> Range:
+        ruled_out = empty_range(self.spectrum, self.n_eff, self.defect)
+        return ruled_out or valid_range(self.spectrum, self.n_eff, self.times, self._prediction)
 
     def in_range(self, t: Any) -> Any:
         """Whether `curve(t)` is claimed to be within 15% of the simulation; nowhere when `valid_until` is 0."""
@@ -198,34 +134,10 @@ class Forecast:
             grid = np.linspace(0.0, end, frames)
             path = solve(SelfAttention(self.weights, beta=self.beta), self.rho0, t=end, times=grid)
         else:
-            self._check_path(path)
+            check_run(path, self.weights, self.beta, self.rho0)
         drift = posteriori_bound(self.weights, self.beta, path, self.C)
         zero = torch.as_tensor(self.zero_temperature_curve(np.asarray(path.times)))
         return Bound(drift.times, zero, drift.bound)
-
-    def _check_path(self, path: Any) -> None:
-        """Refuse a run that is not one of this flow from rho_0."""
-        ran = getattr(path, "provenance", {}).get("parameters", {}).get("flow", {})
-        own = SelfAttention(self.weights, beta=self.beta).describe()
-        if ran.get("flow", own["flow"]) != own["flow"]:
-            raise InvalidInput(f"the bound is for a path of the flow {own['flow']}, got a path of {ran['flow']}")
-        if ran.get("beta", self.beta) != self.beta:
-            raise InvalidInput(f"the forecast is for beta = {self.beta:g}, but the path was run at {ran['beta']}")
-        if ran.get("weights", {}).get("sha256") not in (None, own["weights"]["sha256"]):
-            raise InvalidInput("the path was run with other weights than those of the forecast")
-        points = path.points
-        if tuple(points.shape[1:]) != (self.rho0.n, self.rho0.d):
-            raise InvalidInput(
-                f"the forecast is for {self.rho0.n} tokens in dimension {self.rho0.d}, but the path holds "
-                f"{points.shape[1]} tokens in dimension {points.shape[2]}"
-            )
-        away = float((points[0].to(self.rho0.points) - self.rho0.points).abs().max())
-        heavier = float((path.mass.to(self.rho0.mass) - self.rho0.mass).abs().max())
-        if away > START or heavier > START:
-            raise InvalidInput(
-                f"the path must start from the tokens of the forecast, got tokens up to {away:.3g} away and masses "
-                f"up to {heavier:.3g} different"
-            )
 
     @cached_property
     def _priori(self) -> PrioriBound:
@@ -295,14 +207,14 @@ class Forecast:
                 "rms|m_beta - m_0|: how far the start is from zero temperature",
             ),
             ("kind", s.kind, f"limit of the zero-temperature flow, dim E = {s.dimension}"),
-            ("gap", _rate(s.gap), "of M = V B^T" + (", a multiple of the identity" if whole else "")),
+            ("gap", _number(s.gap, "none"), "of M = V B^T" + (", a multiple of the identity" if whole else "")),
             (
                 "c",
-                _rate(self.c),
+                _number(self.c, "none"),
                 "nothing decays: every token is its own limit" if whole else "rate of W2 to the limit",
             ),
-            ("c_local", _rate(self.c_local), "rate close to the limit"),
-            ("C", _rate(self.C), "rate at which finite beta can drift away"),
+            ("c_local", _number(self.c_local, "none"), "rate close to the limit"),
+            ("C", _number(self.C, "none"), "rate at which finite beta can drift away"),
             ("n_eff", _number(self.n_eff), f"tokens per attention window, kappa = {self.kappa:.4g}"),
             ("t concentration", _number(x.concentration), "zero-temperature W2 = sqrt(log(beta+1)/beta)"),
             ("t crossing", _number(x.crossing), "cluster width = (beta |B^T e|)^(-1/2)"),
@@ -347,7 +259,7 @@ def forecast(
     n_eff = float(effective_tokens(rho.n, kappa, rho.d))
     defect = attention_defect(w, rho, beta)
     times = phase_times(s, beta, rho, deterministic, seed)
-    if defect > DEFECT:
+    if defect > LARGEST_DEFECT:
         # No curve can be read where the start is not close to zero temperature, the safe one included.
         times = replace(times, safe=0.0)
     return Forecast(
@@ -362,28 +274,8 @@ def forecast(
         defect=defect,
         times=times,
         terminal=terminal(s, rho),
-        warnings=_warnings(s, rho, kappa, n_eff, defect),
+        warnings=warnings_at_the_start(s, rho, kappa, n_eff, defect),
     )
-
-
-def _warnings(s: Spectrum, rho: Measure, kappa: float, n_eff: float, defect: float) -> tuple[str, ...]:
-    found = []
-    if defect > DEFECT:
-        found.append(
-            f"the zero-temperature picture is off at t = 0 already: rms|m_beta - m_0| = {defect:.2f} "
-            f"(more than {DEFECT:g}); read no curve from it"
-        )
-    if n_eff < EFFECTIVE:
-        found.append(
-            f"{rho.n} tokens cannot emulate the mean field at this temperature: n_eff = {n_eff:.2g} tokens share "
-            f"an attention window and at least {EFFECTIVE:g} are needed; isolated tokens follow V at once"
-        )
-    if kappa < rho.d - 1:
-        found.append(f"this is not low temperature: kappa = {kappa:.3g} is below d - 1 = {rho.d - 1}")
-    if not s.M.symmetric:
-        found.append("M = V B^T is not symmetric: rates and curves are extrapolations, no range is claimed")
-    found.extend(a.sentence for a in s.assumptions if a.name == "limit exists" and not a.holds)
-    return tuple(found)
 
 
 def _times(t: Any) -> np.ndarray:
@@ -398,15 +290,9 @@ def _finite(value: Any) -> Any:
         return {key: _finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _rate(value: float) -> str:
-    return "none" if value == math.inf else "undefined" if math.isnan(value) else f"{value:.4g}"
-
-
-def _number(value: float) -> str:
-    """A time in words or digits; an infinite one is an event that does not happen."""
-    return "never" if value == math.inf else "undefined" if math.isnan(value) else f"{value:.4g}"
+def _number(value: float, infinite: str = "never") -> str:
+    """A number in digits, or in words: an infinite time is an event that does not happen."""
+    return infinite if value == math.inf else "undefined" if math.isnan(value) else f"{value:.4g}"

@@ -21,10 +21,14 @@ from metastable.measure import as_tensor
 from metastable.theory.tokens import tokens
 from metastable.weights import AttentionWeights
 
-LARGE = 100.0
-"""From kappa = LARGE * d on A_d is its expansion in 1/kappa to rounding."""
-PEAK = 250
-"""Largest index of the leading term for which the power series of the partition function is summed."""
+EXPANSION_FROM = 100.0
+"""From kappa = EXPANSION_FROM * d on the ten terms of A_d in 1/kappa are exact to rounding: they fall like
+(d/kappa)^j."""
+LARGEST_LEADING_TERM = 250
+"""Largest index of the leading term for which the power series of the partition function is summed: beyond it
+scaled Bessel functions have all their digits."""
+UNDERFLOW = 1e-280
+"""Scaled Bessel functions below this are about to leave the range of numbers, whose end is 1e-308."""
 
 
 def bessel_ratio(d: int, kappa: Any) -> Any:
@@ -44,11 +48,11 @@ def bessel_ratio(d: int, kappa: Any) -> Any:
 
 def _ratio_and_complement(d: int, k: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(A_d(k), 1 - A_d(k)), each with all its digits where it is small."""
-    large = k >= LARGE * d
+    large = k >= EXPANSION_FROM * d
     middle = np.where(large, 1.0, k)
     below, above = special.ive(d / 2 - 1, middle), special.ive(d / 2, middle)
     with np.errstate(invalid="ignore", divide="ignore"):
-        ratio = np.where(below > 1e-280, above / below, np.nan)
+        ratio = np.where(below > UNDERFLOW, above / below, np.nan)
     lost = np.isnan(ratio)
     if lost.any():
         q = np.where(lost, middle, 0.0)
@@ -140,7 +144,7 @@ def log_partition_uniform(d: int, kappa: Any) -> Any:
     quarter = k * k / 4
     # The largest term of the series 0F1(; d/2; k^2/4) sits at the root of j (j + d/2) = k^2/4.
     peak = quarter / (d / 4 + np.sqrt(d * d / 16 + quarter))
-    short = peak <= PEAK
+    short = peak <= LARGEST_LEADING_TERM
     value = np.where(short, _series_log_partition(d, np.where(short, quarter, 0.0)), 0.0)
     if not short.all():
         q = np.where(short, 1.0, k)
@@ -152,7 +156,7 @@ def log_partition_uniform(d: int, kappa: Any) -> Any:
 def _series_log_partition(d: int, quarter: np.ndarray) -> np.ndarray:
     """log sum_j (k^2/4)^j/((d/2)_j j!): positive terms, no cancellation, relative accuracy down to k = 0."""
     term, total, j = np.ones_like(quarter), np.zeros_like(quarter), 0
-    while bool((term > 1e-17 * total).any()) and j < 10 * PEAK:
+    while bool((term > 1e-17 * total).any()) and j < 10 * LARGEST_LEADING_TERM:
         term = term * quarter / ((d / 2 + j) * (j + 1))
         total = total + term
         j += 1
@@ -164,7 +168,7 @@ def _log_scaled_bessel(nu: float, x: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         plain = special.ive(nu, x)
         value = np.log(plain)
-    lost = ~(plain > 1e-280)
+    lost = ~(plain > UNDERFLOW)
     if not lost.any():
         return value
     if nu < 50:

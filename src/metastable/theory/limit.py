@@ -18,7 +18,7 @@ from torch import Tensor
 from metastable.errors import InvalidInput, NotDefined
 from metastable.flows.orbit import orbit_clock
 from metastable.measure import Measure, as_measure
-from metastable.theory.eigenspace import ISOLATION, TOLERANCE, Dominant
+from metastable.spectral import TOLERANCE, Dominant
 from metastable.theory.spectrum import Spectrum, spectrum
 from metastable.theory.tokens import check_dimension, tokens
 from metastable.weights import AttentionWeights
@@ -139,11 +139,7 @@ def check_isolated(s: Spectrum) -> None:
             "the zero-temperature flow needs an invertible B, got singular values from "
             f"{float(s.B_singular_values[-1]):.3g} to {float(s.B_singular_values[0]):.3g}"
         )
-    if not s.M.isolated:
-        raise InvalidInput(
-            f"the dominant space of M = V B^T is not isolated: its gap {s.gap:.3g} must be at least "
-            f"{ISOLATION:g} times the tolerance {s.M.tolerance:g} relative to ||M||"
-        )
+    s.M.require_isolated()
 
 
 def _project(m: Dominant, x: Tensor) -> Tensor:

@@ -7,9 +7,6 @@ import math
 from metastable.errors import InvalidInput
 from metastable.theory.laplace import bessel_ratio, log_partition_uniform
 
-SATURATED = 2 / math.e
-"""Largest growth rate of a mode as beta -> infinity, in units of l1: 2/e, at k(k+d-2) = 2 beta (G1, G3)."""
-
 
 def growth_rate(k: int, beta: float, d: int = 2, normalized: bool = True) -> float:
     """k(k+d-2) I_{k+d/2-1}(beta)/(beta I_{d/2-1}(beta)): rate of degree-k modes of the uniform law (B6, G3).
@@ -36,7 +33,7 @@ def growth_rate(k: int, beta: float, d: int = 2, normalized: bool = True) -> flo
 
 
 def fastest_mode(beta: float, d: int = 2) -> tuple[int, float]:
-    """(k, rate) of the fastest growing mode of the softmax flow, k(k+d-2) about 2 beta.
+    """(k, rate) of the fastest growing mode of the softmax flow; rate -> 2/e, k(k+d-2) ~ 2 beta (G1, G3).
 
     >>> fastest_mode(20.0)[0]
     6

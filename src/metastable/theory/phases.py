@@ -16,10 +16,13 @@ from metastable.measure import Measure
 from metastable.theory.closure import Cluster
 from metastable.theory.modes import clustering_time
 from metastable.theory.spectrum import Spectrum
+from metastable.theory.zero_temperature import nearest_point_distance
 from metastable.weights import AttentionWeights
 
-TOKENS = 2000
-"""Most tokens whose exact orbits are used to locate a time."""
+MOST_TOKENS = 2000
+"""Most tokens whose exact orbits are used to locate a time; of more, a random choice by mass."""
+FRAMES = 240
+"""Times at which their orbits are looked at, between which curves are interpolated log-linearly."""
 TAIL_EXIT, TAIL_SAFE_RANDOM, TAIL_SAFE_NODES = 1.0, 3.5, 2.5
 """The tail near the separatrix runs out of tokens at (log n - q)/(k g_out): q for the minimum of W2, and the q
 below which no violation of the safe curve was seen for iid tokens and for deterministic nodes (N4, N7)."""
@@ -66,7 +69,8 @@ class Terminal:
 
 
 def phase_times(s: Spectrum, beta: float, rho: Measure, deterministic: bool = False, seed: int = 0) -> Times:
-    """All times of `Times` for one head, from the exact zero-temperature orbits of (at most TOKENS of) the tokens.
+    """All times of `Times` for one head, from the exact zero-temperature orbits of (at most MOST_TOKENS of) the
+    tokens.
 
     The mean-field exit: Delta > 0, beta Delta/g_out; Delta = 0 and E not on top of V, the integrated closure with
     the offset of n iid tokens; Delta = 0 and E on top of V, never. Where clusters attend their antipodes -V takes
@@ -84,15 +88,15 @@ def phase_times(s: Spectrum, beta: float, rho: Measure, deterministic: bool = Fa
     tail = max(0.0, math.log(n) - TAIL_EXIT) / (k * s.g_out)
     antipodal = s.attends == "antipode"
     place = "at the bottom of V, attends its antipode" if antipodal else "on top of V"
-    if antipodal and lonely(s, rho):
+    if antipodal and one_side_is_empty(s, rho):
         case, mean_field, tokens = "out of range: E attends its antipode and one side is empty", math.nan, math.nan
-    elif not s.flat:
+    elif not s.delta_vanishes:
         case = "Delta > 0"
         mean_field = max(beta * s.delta / s.g_out, crossing)
         tokens = tail
-    elif s.stays:
+    elif s.clusters_stay:
         case, mean_field, tokens = f"Delta = 0, E {place}", math.inf, math.inf
-    elif s.attends == "neither" or not s.narrows:
+    elif s.attends == "neither" or not s.clusters_narrow:
         why = "<e, Be> has no sign on E" if s.attends == "neither" else "clusters keep a width"
         case, mean_field, tokens = f"out of range: Delta = 0, {why}", math.nan, math.inf
     else:
@@ -113,25 +117,25 @@ def terminal(s: Spectrum, rho: Measure | None = None) -> Terminal:
     antipodal = s.attends == "antipode"
     if (
         s.kind in ("point pair", "subsphere")
-        and not s.stays
-        and s.flat
+        and not s.clusters_stay
+        and s.delta_vanishes
         and s.attends != "neither"
-        and not s.narrows
+        and not s.clusters_narrow
     ):
         return _open(s, "V pushes clusters on E apart and they keep a width")
     if s.attends == "neither":
         return _open(
             s, "<e, Be> has no sign on E, so that some clusters attend themselves and some their antipodes"
         )
-    if antipodal and rho is not None and lonely(s, rho):
+    if antipodal and rho is not None and one_side_is_empty(s, rho):
         return _open(s, "clusters on E attend their antipodes, and one side is empty")
-    if antipodal and s.mirrored is None:
+    if antipodal and s.pairs_stay_antipodal is None:
         return _open(s, "V is as large on its bottom as on its top, and antipodal clusters may stay so or meet")
-    pairs = antipodal and bool(s.mirrored)
-    v = s.mirror if pairs else s.V
+    pairs = antipodal and bool(s.pairs_stay_antipodal)
+    v = s.bottom_of_V if pairs else s.V
     wanted = "antipode" if pairs else "itself"
     # Clusters that have met are one cluster, and one cluster attends itself whatever the sign of <c, Bc>.
-    if not (s.stays or (antipodal and not pairs)) and s.attention_on(v.space) != wanted:
+    if not (s.clusters_stay or (antipodal and not pairs)) and s.attention_on(v.space) != wanted:
         end = "bottom" if pairs else "top"
         return _open(s, f"clusters leave for the {end} of V, where <c, Bc> has another sign than on E")
     number = -v.value if pairs else v.value
@@ -150,7 +154,7 @@ def terminal(s: Spectrum, rho: Measure | None = None) -> Terminal:
     return Terminal(v.space, v.kind, rate, v.frequency, number, sentence)
 
 
-def lonely(s: Spectrum, rho: Measure) -> bool:
+def one_side_is_empty(s: Spectrum, rho: Measure) -> bool:
     """Whether dim E = 1 and all mass lies on one side of the separatrix: one of the two clusters is empty."""
     if s.dimension != 1:
         return False
@@ -217,16 +221,15 @@ def _inside(s: Spectrum, beta: float, n: int) -> float:
 def _concentration_and_crossing(s: Spectrum, beta: float, rho: Measure, seed: int) -> tuple[float, float]:
     generator = torch.Generator().manual_seed(seed)
     x, mass = rho.points, rho.mass
-    if rho.n > TOKENS:
-        rows = torch.multinomial(mass, TOKENS, replacement=False, generator=generator)
+    if rho.n > MOST_TOKENS:
+        rows = torch.multinomial(mass, MOST_TOKENS, replacement=False, generator=generator)
         x, mass = x[rows], mass[rows] / mass[rows].sum()
     rate = min(s.g_in, s.dimension * s.g_out / 2)
     horizon = (0.5 * math.log1p(max(beta, 1.0)) + 3) / rate
-    times = np.concatenate([[0.0], np.linspace(0, 2 * horizon, 240)[1:]])
+    times = np.concatenate([[0.0], np.linspace(0, 2 * horizon, FRAMES)[1:]])
     path = orbit(s.weights.M, s.weights.B, x, times)
+    distance = nearest_point_distance(s.projector, path, mass).numpy()
     onto = torch.linalg.vector_norm(path @ s.projector.to(path).T, dim=2)
-    off = torch.linalg.vector_norm(path - path @ s.projector.to(path).T, dim=2)
-    distance = torch.sqrt((mass * 2 * off**2 / (1 + onto.clamp(max=1.0))).sum(1)).numpy()
     next_space = s.M.next_space.to(path)
     width = (path @ next_space).square().sum(2) / next_space.shape[1] / onto.square()
     order = torch.argsort(width, dim=1)

@@ -15,14 +15,13 @@ import math
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.attend import attend_unchecked
 from metastable.errors import NotDefined
+from metastable.flows.driven import DrivenAttention
 from metastable.flows.orbit import orbit
 from metastable.measure import Measure
-from metastable.sphere import normalize, project_tangent
+from metastable.solve.solve import solve
 from metastable.theory.limit import LimitMap, limit_map
 from metastable.theory.rates import squared_tangent
 from metastable.theory.zero_temperature import nearest_point_distance
@@ -31,17 +30,27 @@ from metastable.weights import AttentionWeights
 
 SAMPLE = 512
 """Most tokens that are followed; of more, those nearest the separatrix and a random choice of the rest."""
+STEP = 0.15
+"""Time step in units of 1/||V||. Half of it changes the curve by less than 1e-5 of itself (measured on the circle
+and on S^2 at beta = 64 and 30), far below the 15% that a forecast claims."""
 BLOCK = 8
-"""Steps whose key positions are computed at once."""
+"""Most steps that are solved at once: a start costs one field more, and the crowd is kept at every half step."""
+LEAST_SHARE = 0.05
+"""Where a sample is corrected by the crowd's exact distance, the prediction keeps at least this share of its
+own."""
 
 
 class Prediction:
-    """The predicted curve t -> W2(rho_t^beta, Pi#rho_0), marched forward as far as it is asked for."""
+    """The predicted curve t -> W2(rho_t^beta, Pi#rho_0), solved forward as far as it is asked for.
+
+    At `times`: `values`, the prediction; `one_iteration`, what one of them gives; `zero_temperature`, the distance
+    before any. `follows_all` says that all tokens are followed, so that `values` comes from a second iteration.
+    """
 
     def __init__(self, w: AttentionWeights, beta: float, rho0: Measure, pi: LimitMap | None = None, seed: int = 0):
         self.w, self.beta, self.rho = w, float(beta), rho0
         self.pi = limit_map(w) if pi is None else pi
-        self.step = 0.15 / max(w.V_norm, 1e-300)
+        self.step = STEP / max(w.V_norm, 1e-300)
         rows, mass = _sample(self.pi, rho0, seed)
         self.mass = mass
         self.x = rho0.points[rows].clone()
@@ -54,67 +63,58 @@ class Prediction:
                 "every token lies in the exceptional set of the limit map, so there is no limit measure"
             )
         self.target = Measure(self.pi(self.x[~bad]), mass[~bad])
-        self.whole = len(rows) == rho0.n
+        self.follows_all = len(rows) == rho0.n
         self.times: list[float] = []
         self.values: list[float] = []
-        self.bare: list[float] = []
-        self.first: list[float] = []
+        self.zero_temperature: list[float] = []
+        self.one_iteration: list[float] = []
         self._note(0.0)
 
     def extend(self, t: float) -> None:
-        """March until the last time is at least t."""
+        """Go on from the last state until the last time is at least t."""
         while self.times[-1] < t:
-            h = self.step
-            stages = orbit(self.w.M, self.w.B, self.crowd, h / 2 * np.arange(2 * BLOCK + 1))
-            zeros = orbit(self.w.M, self.w.B, self.zero, h * np.arange(BLOCK + 1))
-            for s in range(BLOCK):
-                start, middle, end = stages[2 * s], stages[2 * s + 1], stages[2 * s + 2]
-                before = self.x
-                self.x, leaving, arriving = self._runge_kutta(before, start, middle, end, self.rho.mass)
-                if self.whole:
-                    halfway = normalize((before + self.x) / 2 + h / 8 * (leaving - arriving))
-                    self.second = self._runge_kutta(self.second, before, halfway, self.x, self.mass)[0]
-                self.zero, self.crowd = zeros[s + 1], end
-                self._note(self.times[-1] + h)
+            count = min(BLOCK, math.ceil((t - self.times[-1]) / self.step))
+            steps, half_steps = self.step * np.arange(count + 1), self.step / 2 * np.arange(2 * count + 1)
+            crowd = orbit(self.w.M, self.w.B, self.crowd, half_steps)
+            zeros = orbit(self.w.M, self.w.B, self.zero, steps)
+            if self.follows_all:
+                path = self._driven(self.x, crowd, self.rho.mass, half_steps)
+                first, second = path[::2], self._driven(self.second, path, self.mass, steps)
+            else:
+                first = second = self._driven(self.x, crowd, self.rho.mass, steps)
+            for k in range(1, count + 1):
+                self.x, self.second = first[k], second[k]
+                self.zero, self.crowd = zeros[k], crowd[2 * k]
+                self._note(self.times[-1] + self.step)
 
     def __call__(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(predicted, zero-temperature) distances at the times t, log-linear between steps (linear next to 0)."""
         self.extend(float(np.max(t, initial=0.0)))
-        predicted, bare = (_interpolated(t, self.times, np.array(values)) for values in (self.values, self.bare))
+        curves = (self.values, self.zero_temperature)
+        predicted, bare = (_interpolated(t, self.times, np.array(curve)) for curve in curves)
         return predicted, bare
 
-    def _runge_kutta(
-        self, x: Tensor, start: Tensor, middle: Tensor, end: Tensor, mass: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """One step in the field of a moving crowd: (new x, velocity at the start, velocity at the end)."""
-        h = self.step
-        k1 = self._field(x, start, mass)
-        k2 = self._field(x + h / 2 * k1, middle, mass)
-        k3 = self._field(x + h / 2 * k2, middle, mass)
-        k4 = self._field(x + h * k3, end, mass)
-        return normalize(x + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)), k1, k4
-
-    def _field(self, x: Tensor, keys: Tensor, mass: Tensor) -> Float[Tensor, "q d"]:
-        x = normalize(x)
-        mean = attend_unchecked(self.w.B_transpose(x), keys, keys, mass, self.beta).mean
-        return project_tangent(x, self.w.apply_V(mean))
+    def _driven(self, x: Tensor, crowd: Tensor, mass: Tensor, times: np.ndarray) -> Tensor:
+        """Where the tokens x are at the times, in the field of a crowd that is known at all half steps."""
+        flow = DrivenAttention(self.w, self.beta, lambda t: crowd[round(2 * t / self.step)], mass)
+        return solve(flow, Measure(x, self.mass), times[-1], times, method="rk4", step=self.step).points
 
     def _note(self, t: float) -> None:
         predicted = self._distance(self.x)
         symmetric = self.pi.spectrum.M.symmetric
         bare = self._nearest(self.zero, self.mass) if symmetric else self._distance(self.zero)
-        if not self.whole and symmetric:
+        if not self.follows_all and symmetric:
             # The crowd's own zero-temperature distance is known exactly: the sample only adds the difference.
             full = self._nearest(self.crowd, self.rho.mass)
-            predicted = math.sqrt(max(full**2 + predicted**2 - bare**2, (0.05 * predicted) ** 2))
+            predicted = math.sqrt(max(full**2 + predicted**2 - bare**2, (LEAST_SHARE * predicted) ** 2))
             bare = full
         self.times.append(t)
-        self.first.append(predicted)
-        self.values.append(self._distance(self.second) if self.whole else predicted)
-        self.bare.append(bare)
+        self.one_iteration.append(predicted)
+        self.values.append(self._distance(self.second) if self.follows_all else predicted)
+        self.zero_temperature.append(bare)
 
     def _nearest(self, x: Tensor, mass: Tensor) -> float:
-        return float(nearest_point_distance(self.pi, x[None], mass, "chordal")[0])
+        return float(nearest_point_distance(self.pi.projector, x[None], mass)[0])
 
     def _distance(self, x: Tensor) -> float:
         return float(wasserstein(Measure(x, self.mass), self.target))

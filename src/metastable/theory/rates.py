@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable.errors import InvalidInput, NotDefined
-from metastable.theory.eigenspace import Dominant
+from metastable.spectral import Dominant
 from metastable.theory.phases import terminal
 from metastable.theory.spectrum import Spectrum, spectrum
 from metastable.theory.tokens import tokens

@@ -13,16 +13,17 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Complex, Float
-from scipy import linalg, optimize
 from torch import Tensor
 
-from metastable.theory.eigenspace import TOLERANCE, Dominant, dominant
+from metastable.spectral import TOLERANCE, Dominant, dominant
+from metastable.theory.subspaces import form_range, largest_angle, largest_image, least_turn
 from metastable.weights import AttentionWeights
 
-FLAT = 1e-9
-"""Delta and <e, Be> below FLAT * ||B|| count as zero."""
+VANISHES = 1e-9
+"""Delta and <e, Be> below VANISHES * ||B|| count as zero: far above the rounding of either."""
 ALIGNED = 1e-6
-"""Principal angles below this count as zero."""
+"""Principal angles below this count as zero: spaces are known to a `spectral.TOLERANCE`, which is the same
+number."""
 
 
 @dataclass(frozen=True)
@@ -105,10 +106,10 @@ class Spectrum:
     @cached_property
     def angle(self) -> float:
         """Largest principal angle between the dominant spaces of M and V (radians)."""
-        return _largest_angle(self.M.space, self.V.space)
+        return largest_angle(self.M.space, self.V.space)
 
     @cached_property
-    def mirror(self) -> Dominant:
+    def bottom_of_V(self) -> Dominant:
         """The dominant part of -V: the smallest eigenvalues of V, where mutually attending pairs go."""
         return dominant(-self.weights.V, self.V.tolerance)
 
@@ -119,68 +120,56 @@ class Spectrum:
 
     def attention_on(self, space: Float[Tensor, "d k"]) -> str:
         """Sign of <c, Bc> over the unit vectors c of a space (orthonormal basis), in the words of `attends`."""
-        least, most = _range_on(self._B_transpose, space)
-        slack = FLAT * self.weights.B_norm
+        least, most = form_range(self._B_transpose, space)
+        slack = VANISHES * self.weights.B_norm
         return "itself" if least > slack else "antipode" if most < -slack else "neither"
 
     @property
-    def flat(self) -> bool:
+    def delta_vanishes(self) -> bool:
         """Delta = 0 to rounding: a cluster somewhere on E looks exactly for itself or for its antipode."""
-        return self.delta <= FLAT * self.weights.B_norm
+        return self.delta <= VANISHES * self.weights.B_norm
 
     @cached_property
-    def mirrored(self) -> bool | None:
+    def pairs_stay_antipodal(self) -> bool | None:
         """Whether -V outgrows V, so that mutually attending clusters stay antipodal; None when the two tie.
 
         Two such clusters obey c_+' = P V c_-, c_-' = P V c_+: their difference grows like e^{-tV}, their sum like
         e^{tV}. The larger real part wins: an antipodal pair on the bottom of V, or both clusters on its top.
         """
-        lead = self.mirror.value - self.V.value
+        lead = self.bottom_of_V.value - self.V.value
         return None if abs(lead) <= self.V.tolerance * self.weights.V_norm else lead > 0
 
     @cached_property
-    def stays(self) -> bool:
+    def clusters_stay(self) -> bool:
         """Whether narrow clusters on E rest there: E on top of V, or on the bottom if clusters attend antipodes."""
         if self.weights.V_norm == 0:
             return True
-        if not self.flat or self.attends == "neither":
+        if not self.delta_vanishes or self.attends == "neither":
             return False
         if self.attends == "itself":
             return self.angle < ALIGNED
-        return bool(self.mirrored) and _largest_angle(self.M.space, self.mirror.space) < ALIGNED
+        return bool(self.pairs_stay_antipodal) and largest_angle(self.M.space, self.bottom_of_V.space) < ALIGNED
 
     @cached_property
-    def narrows(self) -> bool:
+    def clusters_narrow(self) -> bool:
         """Whether what clusters on E attend pulls them together: V > 0 on E, V < 0 where they attend antipodes."""
-        least, most = _range_on(self.weights.V.detach().cpu().numpy(), self.M.space)
+        least, most = form_range(self.weights.V.detach().cpu().numpy(), self.M.space)
         return least > 0 if self.attends == "itself" else most < 0
 
     @cached_property
     def g_in(self) -> float:
         """g / max_{e in E}|B^T e|: the rate at which tokens near E approach it."""
-        return _rate(self.gap, self._B_transpose @ self.M.space.numpy())
+        return _rate(self.gap, largest_image(self._B_transpose, self.M.space))
 
     @cached_property
     def g_out(self) -> float:
         """g / max|B^T e'| over the next space: the rate at which tokens near the separatrix leave it."""
-        return _rate(self.gap, self._B_transpose @ self.M.next_space.numpy())
+        return _rate(self.gap, largest_image(self._B_transpose, self.M.next_space))
 
     @cached_property
     def delta(self) -> float:
         """min over unit e in E of |B^T e| - |<B^T e, e>|."""
-        basis, image = self.M.space.numpy(), self._B_transpose @ self.M.space.numpy()
-        k = basis.shape[1]
-
-        def value(coordinates: np.ndarray) -> Any:
-            c = coordinates / np.linalg.norm(coordinates, axis=-1, keepdims=True)
-            return np.linalg.norm(c @ image.T, axis=-1) - np.abs(((c @ image.T) * (c @ basis.T)).sum(-1))
-
-        if k == 1:
-            return max(0.0, float(value(np.ones(1))))
-        starts = np.random.default_rng(0).normal(size=(4096, k))
-        best = starts[np.argsort(value(starts))[:4]]
-        refined = [optimize.minimize(value, start, method="Nelder-Mead", options={"xatol": 1e-9}) for start in best]
-        return max(0.0, min(float(result.fun) for result in refined))
+        return least_turn(self._B_transpose, self.M.space)
 
     @cached_property
     def assumptions(self) -> tuple[Assumption, ...]:
@@ -219,7 +208,7 @@ class Spectrum:
                 }.get(m.kind, f"The zero-temperature flow converges to a limit of kind '{m.kind}'."),
             ),
             "metastable": (
-                not self.flat or self.stays,
+                not self.delta_vanishes or self.clusters_stay,
                 self._phase_sentence(),
             ),
         }
@@ -229,7 +218,7 @@ class Spectrum:
         antipodal = self.attends == "antipode"
         if self.weights.V_norm == 0:
             return "V is zero: nothing moves and no phase ends."
-        if not self.flat:
+        if not self.delta_vanishes:
             return (
                 f"Clusters on E look for keys away from {'their antipodes' if antipodal else 'themselves'} "
                 f"(Delta = {self.delta:.3g}): in the mean field the concentrated phase ends at a time proportional "
@@ -240,14 +229,14 @@ class Spectrum:
                 "<e, Be> changes sign or vanishes on E: some clusters attend themselves and some their antipodes, "
                 "and how the concentrated phase ends is out of range."
             )
-        if self.stays and antipodal:
+        if self.clusters_stay and antipodal:
             return (
                 "E is the bottom of V and attends its antipode, where V acts as -V: the concentrated phase does "
                 "not end while both antipodes hold tokens."
             )
-        if self.stays:
+        if self.clusters_stay:
             return "E is dominant for V too and attends itself: the concentrated phase does not end."
-        if not self.narrows:
+        if not self.clusters_narrow:
             return (
                 f"Clusters on E attend {'their antipodes' if antipodal else 'themselves'} and V pushes them apart "
                 "there, so that they keep a width: how the concentrated phase ends is out of range."
@@ -268,23 +257,9 @@ class Spectrum:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings, for JSON."""
-
-        def side(part: Dominant) -> dict[str, Any]:
-            return {
-                "eigenvalues": [[float(z.real), float(z.imag)] for z in part.eigenvalues.numpy()],
-                "kind": part.kind,
-                "dimension": part.dimension,
-                "gap": part.gap if math.isfinite(part.gap) else None,
-                "isolated": part.isolated,
-                "frequency": part.frequency,
-                "symmetry_defect": part.symmetry_defect,
-                "normality_defect": part.normality_defect,
-                "dominant_space": part.space.tolist(),
-            }
-
         return {
-            "M": side(self.M),
-            "V": side(self.V),
+            "M": self.M.to_dict(),
+            "V": self.V.to_dict(),
             "B_condition": self.B_condition if math.isfinite(self.B_condition) else None,
             "angle": self.angle,
             "g_in": self.g_in if math.isfinite(self.g_in) else None,
@@ -314,20 +289,6 @@ def spectrum(w: AttentionWeights, tolerance: float = TOLERANCE) -> Spectrum:
     )
 
 
-def _rate(gap: float, images: np.ndarray) -> float:
+def _rate(gap: float, largest: float) -> float:
     """gap / (largest length of an image of a unit vector); infinite where there is no such vector or image."""
-    largest = float(np.linalg.norm(images, 2)) if images.size else 0.0
     return gap / largest if largest > 0 else math.inf
-
-
-def _range_on(matrix: np.ndarray, space: Float[Tensor, "d k"]) -> tuple[float, float]:
-    """Least and largest <c, A c> over the unit vectors c of a space (orthonormal basis)."""
-    basis = space.numpy()
-    inner = basis.T @ matrix @ basis
-    values = np.linalg.eigvalsh((inner + inner.T) / 2)
-    return float(values[0]), float(values[-1])
-
-
-def _largest_angle(a: Float[Tensor, "d k"], b: Float[Tensor, "d m"]) -> float:
-    """Largest principal angle between two spaces (radians)."""
-    return float(np.max(linalg.subspace_angles(a.numpy(), b.numpy())))

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy import optimize
 from torch import Tensor
 
 from metastable.errors import InvalidInput
@@ -23,8 +22,11 @@ from metastable.theory.laplace import cap_bound
 from metastable.theory.tokens import tokens
 from metastable.weights import AttentionWeights
 
-HOPELESS = 1e12
-"""Bounds stop growing here, long after they have said their last word."""
+CEILING = 1e12
+"""Bounds stop growing here, so that they cannot overflow; W2 is at most 2, so that they have said their last
+word."""
+LARGEST_EXPONENT = 700.0
+"""Exponents are cut here, just below the 709.78 at which e^x overflows."""
 
 
 def jacobian(w: AttentionWeights, points: Any) -> Float[Tensor, "n d d"]:
@@ -58,6 +60,8 @@ def growth_constant(w: AttentionWeights, samples: int = 4096, starts: int = 12, 
     >>> round(growth_constant(w), 6)
     3.0
     """
+
+    from scipy import optimize
 
     def values(x: Tensor) -> Tensor:
         J = _jacobian(w, x)
@@ -113,11 +117,11 @@ def accumulated_bound(times: Any, defects: Any, L0: float, upper: bool = False) 
         h = t[i] - t[i - 1]
         z = L0 * h
         # Exact integrals of e^{L0 (h-s)} against 1 and s/h; their series where e^z - 1 would cancel.
-        growth = math.expm1(min(z, 700.0))
+        growth = math.expm1(min(z, LARGEST_EXPONENT))
         whole = h * (growth / z if z > 1e-8 else 1 + z / 2)
         late = h * ((growth - z) / z**2 if z > 1e-4 else 0.5 + z / 6)
         forcing = max(eps[i - 1], eps[i]) * whole if upper else eps[i - 1] * (whole - late) + eps[i] * late
-        bound[i] = min(HOPELESS, math.exp(min(z, 700.0)) * bound[i - 1] + forcing)
+        bound[i] = min(CEILING, math.exp(min(z, LARGEST_EXPONENT)) * bound[i - 1] + forcing)
     return torch.from_numpy(bound)
 
 
@@ -169,7 +173,7 @@ class PrioriBound:
 
     def laplace(self, s: float) -> float:
         """Bound of |m_beta - e| at time s."""
-        shrink = math.exp(-min(self.L0 * s, 700.0))
+        shrink = math.exp(-min(self.L0 * s, LARGEST_EXPONENT))
 
         def cap_mass(height: np.ndarray) -> np.ndarray:
             angle = np.arccos(np.clip(1 - height, -1.0, 1.0)) * shrink
@@ -185,11 +189,7 @@ class PrioriBound:
         grid = np.unique(np.concatenate([np.linspace(0, end, 129), np.atleast_1d(wanted), [0.0]]))
         # The Laplace error grows with s, so the larger end of a panel keeps the sum an upper bound.
         errors = np.array([self.V_norm * self.laplace(float(s)) for s in grid])
-        total = np.zeros_like(grid)
-        for i in range(1, len(grid)):
-            z = self.L0 * (grid[i] - grid[i - 1])
-            whole = (grid[i] - grid[i - 1]) * (math.expm1(min(z, 700.0)) / z if z > 1e-8 else 1 + z / 2)
-            total[i] = min(1e6, math.exp(min(z, 700.0)) * total[i - 1] + max(errors[i], errors[i - 1]) * whole)
+        total = accumulated_bound(grid, errors, self.L0, upper=True).numpy()
         value = np.minimum(2.0, np.interp(wanted, grid, total))
         return float(value) if wanted.ndim == 0 else torch.from_numpy(value)
 

@@ -9,14 +9,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.errors import InvalidInput
 from metastable.flows.orbit import orbit, orbit_clock
 from metastable.measure import Measure
+from metastable.spectral import TOLERANCE
 from metastable.sphere import chordal_distance, geodesic_distance
-from metastable.theory.eigenspace import TOLERANCE
-from metastable.theory.limit import LimitMap, limit, limit_map
+from metastable.theory.limit import limit, limit_map
 from metastable.theory.tokens import tokens
 from metastable.transport import wasserstein
+from metastable.transport.ground import check_metric
 from metastable.weights import AttentionWeights
 
 
@@ -59,13 +59,13 @@ def distance_to_limit(
     >>> round(distance_to_limit(w, [[0.6, 0.8]], 0.0) ** 2, 12)  # 2 (1 - 0.6)
     0.8
     """
-    _check_metric(metric)
+    check_metric(metric, 2)
     rho = tokens(rho0, w.d)
     times = np.asarray(t, dtype=np.float64)
     pi = limit_map(w, tolerance)
     path = orbit(w.M, w.B, rho.points, np.atleast_1d(times))
     if pi.spectrum.M.symmetric:
-        distances = nearest_point_distance(pi, path, rho.mass, metric)
+        distances = nearest_point_distance(pi.projector, path, rho.mass, metric)
     else:
         target = limit(w, rho, tolerance)
         distances = torch.tensor(
@@ -79,7 +79,7 @@ def coupling_to_limit(
     w: AttentionWeights, rho0: Any, t: Any, *, metric: str = "chordal", tolerance: float = TOLERANCE
 ) -> float | Float[Tensor, "m"]:
     """sqrt(E_rho0 |x(t) - Pi(x_0)|^2): the synchronous coupling, above `distance_to_limit` for any M."""
-    _check_metric(metric)
+    check_metric(metric, 2)
     rho = tokens(rho0, w.d)
     times = np.asarray(t, dtype=np.float64)
     pi = limit_map(w, tolerance)
@@ -88,19 +88,20 @@ def coupling_to_limit(
     mass = rho.mass[keep] / rho.mass[keep].sum()
     target = pi(rho.points[keep])
     distance = chordal_distance if metric == "chordal" else geodesic_distance
-    rms = torch.sqrt((mass * distance(path[:, keep], target) ** 2).sum(1))
+    moved = path[:, keep]
+    rms = torch.sqrt((mass * distance(moved, target.expand_as(moved)) ** 2).sum(1))
     return float(rms[0]) if times.ndim == 0 else rms
 
 
-def nearest_point_distance(pi: LimitMap, path: Tensor, mass: Tensor, metric: str) -> Tensor:
-    """sqrt(E 2(1 - |P_E x|)) (chordal) or sqrt(E arccos^2|P_E x|) (geodesic) of every frame of a path (m, n, d)."""
-    onto = torch.linalg.vector_norm(path @ pi.projector.to(path).T, dim=2)
-    off = torch.linalg.vector_norm(path - path @ pi.projector.to(path).T, dim=2)
+def nearest_point_distance(
+    projector: Float[Tensor, "d d"], path: Float[Tensor, "m n d"], mass: Float[Tensor, "n"], metric: str = "chordal"
+) -> Float[Tensor, "m"]:
+    """sqrt(E 2(1 - |P_E x|)) (chordal) or sqrt(E arccos^2|P_E x|) (geodesic) of every frame of a path.
+
+    With the orthogonal projector P_E that is W2 to the nearest law on E; an oblique one gives an estimate of it.
+    """
+    image = path @ projector.to(path).T
+    onto, off = torch.linalg.vector_norm(image, dim=2), torch.linalg.vector_norm(path - image, dim=2)
     # 1 - |P_E x| = |P_perp x|^2/(1 + |P_E x|) keeps its digits when the tokens are nearly there.
-    cost = 2 * off**2 / (1 + onto) if metric == "chordal" else torch.atan2(off, onto) ** 2
+    cost = 2 * off**2 / (1 + onto.clamp(max=1.0)) if metric == "chordal" else torch.atan2(off, onto) ** 2
     return torch.sqrt((mass * cost).sum(1))
-
-
-def _check_metric(metric: str) -> None:
-    if metric not in ("chordal", "geodesic"):
-        raise InvalidInput(f"metric must be 'chordal' or 'geodesic', got {metric!r}")

@@ -1,8 +1,13 @@
-"""The dominant part of one real matrix: eigenvalues of largest real part, their space and spectral projector."""
+"""The dominant part of one real matrix: eigenvalues of largest real part, their space and spectral projector.
+
+Every room that asks which space a matrix prefers asks here, so that nearly equal eigenvalues get one answer.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,10 +18,18 @@ from torch import Tensor
 from metastable.errors import InvalidInput
 
 TOLERANCE = 1e-6
-"""Eigenvalues whose real parts differ by less than TOLERANCE * ||A|| count as one. Rounding splits that of
-a Jordan block of size 2 by 1e-8 and of size 3 by 1e-5: the latter needs a larger tolerance to be seen as one."""
+"""Eigenvalues whose real parts differ by less than TOLERANCE * ||A|| count as one. Rounding eps splits that of a
+Jordan block of size m by eps^(1/m), 1e-8 for m = 2 and 1e-5 for m = 3: the former is seen as one with room to
+spare, the latter needs a larger tolerance."""
 ISOLATION = 10.0
-"""The dominant group counts as isolated when its gap is at least ISOLATION tolerances."""
+"""The dominant group counts as isolated when its gap is at least ISOLATION tolerances: eigenvalues that stand
+between one tolerance and this many belong to neither side beyond doubt."""
+SYMMETRIC = 64 * float(np.finfo(float).eps)
+"""A counts as symmetric when ||A - A^T||_F / (2 ||A||_F) is below SYMMETRIC * d: what the rounding of a product of
+d x d matrices leaves of a symmetric one, with room to spare."""
+INSIDE = 1e-10
+"""Relative size below which a singular value of I - Q counts as zero: those of an idempotent matrix are 0 or at
+least 1, so that anything well above rounding and below 1 over the norm of Q tells them apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,11 +68,27 @@ class Dominant:
         """||Q||: 1 for an orthogonal projector, large when E and the complementary space are nearly parallel."""
         return float(torch.linalg.matrix_norm(self.projector, ord=2))
 
-    @property
-    def spread(self) -> float:
-        """l_1 - l_d, the distance between the extreme real parts."""
-        real = self.eigenvalues.real
-        return float(real.max() - real.min())
+    def require_isolated(self) -> None:
+        """Refuse a matrix M = V B^T whose dominant space the tolerance cannot tell from the rest."""
+        if not self.isolated:
+            raise InvalidInput(
+                f"the dominant space of M = V B^T is not isolated: its gap {self.gap:.3g} must be at least "
+                f"{ISOLATION:g} times the tolerance {self.tolerance:g} relative to ||M||"
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and strings, for JSON (None for an infinite gap)."""
+        return {
+            "eigenvalues": [[float(z.real), float(z.imag)] for z in self.eigenvalues.numpy()],
+            "kind": self.kind,
+            "dimension": self.dimension,
+            "gap": self.gap if math.isfinite(self.gap) else None,
+            "isolated": self.isolated,
+            "frequency": self.frequency,
+            "symmetry_defect": self.symmetry_defect,
+            "normality_defect": self.normality_defect,
+            "dominant_space": self.space.tolist(),
+        }
 
 
 def dominant(matrix: Float[Tensor, "d d"], tolerance: float = TOLERANCE) -> Dominant:
@@ -86,7 +115,7 @@ def dominant(matrix: Float[Tensor, "d d"], tolerance: float = TOLERANCE) -> Domi
     weight = float(np.linalg.norm(unit)) if size else 1.0
     symmetry_defect = float(np.linalg.norm(unit - unit.T)) / (2 * weight)
     normality_defect = float(np.linalg.norm(unit @ unit.T - unit.T @ unit)) / weight**2
-    symmetric = symmetry_defect <= 64 * d * np.finfo(float).eps
+    symmetric = symmetry_defect <= SYMMETRIC * d
     if symmetric:
         real, z = np.linalg.eigh((a + a.T) / 2)
         values, z = real[::-1].astype(complex), z[:, ::-1]
@@ -147,7 +176,7 @@ def _next_space(
         return np.zeros((d, 0))
     second = int((values.real[k:] >= values.real[k] - slack).sum())
     # A restricted to its invariant space ker Q, in an orthonormal basis of that space.
-    basis = linalg.orth((np.eye(d) - projector), rcond=1e-10)[:, : d - k]
+    basis = linalg.orth((np.eye(d) - projector), rcond=INSIDE)[:, : d - k]
     inner = basis.T @ a @ basis
     if second == d - k:
         return basis

@@ -3,12 +3,16 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy import integrate as quadrature
+from scipy import special
 from scipy.integrate import solve_ivp
+from scipy.optimize import linear_sum_assignment
 
 import metastable as ms
 from metastable.errors import InvalidInput
 from metastable.flows.orbit import orbit, orbit_clock
-from metastable.theory import clock, zero_temperature
+from metastable.theory import clock, coupling_to_limit, distance_to_limit, limit, limit_map, zero_temperature
+from metastable.theory.zero_temperature import nearest_point_distance
 
 
 def weights(seed, d, spread=1.0):
@@ -132,3 +136,82 @@ def test_refusals():
     with pytest.raises(InvalidInput, match="shapes"):
         orbit(good.M, good.B, ms.sphere.uniform(3, 3), [1.0])
     assert orbit_clock(good.M, good.B, ms.sphere.uniform(3, 2), [0.0]).abs().max() == 0
+
+
+def symmetric_weights(seed, d, k=1):
+    """M symmetric with a k-fold leading eigenvalue, B a random perturbation of I."""
+    rng = np.random.default_rng(seed)
+    Z = np.linalg.qr(rng.normal(size=(d, d)))[0]
+    M = Z @ np.diag([2.0] * k + list(np.linspace(1.2, -1.0, d - k))) @ Z.T
+    B = np.eye(d) + 0.3 * rng.normal(size=(d, d))
+    return ms.AttentionWeights(V=M @ np.linalg.inv(B.T), B=B)
+
+
+@pytest.mark.parametrize(("seed", "d", "k"), [(0, 2, 1), (1, 3, 1), (2, 3, 2), (3, 4, 2)])
+def test_distance_is_the_optimal_assignment(seed, d, k):
+    w = symmetric_weights(seed, d, k)
+    x0 = ms.sphere.uniform(60, d, seed=seed)
+    target = limit(w, x0).points
+    for t in (0.0, 0.8, 2.0):
+        x = zero_temperature(w, x0, t)
+        cost = torch.cdist(x, target) ** 2
+        rows, columns = linear_sum_assignment(cost.numpy())
+        exact = math.sqrt(float(cost[rows, columns].mean()))
+        assert distance_to_limit(w, x0, t) == pytest.approx(exact, abs=1e-7)
+        assert coupling_to_limit(w, x0, t) == pytest.approx(exact, abs=1e-7)
+
+
+def test_distance_shapes_masses_and_metrics():
+    w = symmetric_weights(7, 3)
+    rho = ms.Measure(ms.sphere.uniform(20, 3), mass=np.arange(1, 21))
+    curve = distance_to_limit(w, rho, [0.0, 1.0, 2.0])
+    assert curve.shape == (3,) and bool((curve[1:] < curve[:-1]).all())
+    assert float(curve[1]) == distance_to_limit(w, rho, 1.0)
+    assert isinstance(distance_to_limit(w, rho, 1.0), float)
+    assert distance_to_limit(w, rho, 1.0, metric="geodesic") > float(curve[1])
+    with pytest.raises(InvalidInput, match="metric"):
+        distance_to_limit(w, rho, 1.0, metric="taxicab")
+
+
+@pytest.mark.parametrize(("d", "k"), [(2, 1), (3, 1), (3, 2), (4, 2)])
+def test_particles_follow_the_beta_law(d, k):
+    # |P_E x|^2 ~ Beta(k/2, (d-k)/2) for uniform x; iid particles, hence 4 standard errors
+    w = ms.AttentionWeights(V=np.diag([2.0] * k + [1.0] * (d - k)), B=np.eye(d))
+    x0, s = ms.sphere.uniform(10000, d, seed=9), math.exp(-1.5)
+
+    def cost(z):
+        return 2 * (1 - z / math.sqrt(z * z + s * s * (1 - z * z)))
+
+    norm = special.beta(k / 2, (d - k) / 2)
+    moment = [
+        2
+        / norm
+        * quadrature.quad(
+            lambda p, j=j: cost(math.sin(p)) ** j * math.sin(p) ** (k - 1) * math.cos(p) ** (d - k - 1),
+            0,
+            math.pi / 2,
+        )[0]
+        for j in (1, 2)
+    ]
+    sigma = math.sqrt((moment[1] - moment[0] ** 2) / 10000)
+    assert abs(distance_to_limit(w, x0, 1.5) ** 2 - moment[0]) < 4 * sigma
+
+
+def test_nonsymmetric_distance_lies_below_the_coupling():
+    rng = np.random.default_rng(3)
+    S = rng.normal(size=(3, 3))
+    w = ms.AttentionWeights(V=S @ np.diag([2.0, 0.5, -1.0]) @ np.linalg.inv(S), B=np.eye(3))
+    x0 = ms.sphere.uniform(80, 3, seed=1)
+    x, target = zero_temperature(w, x0, 0.4), limit_map(w)(x0)
+    cost = (torch.cdist(x, target) ** 2).numpy()
+    exact = math.sqrt(cost[linear_sum_assignment(cost)].mean())
+    assert distance_to_limit(w, x0, 0.4) == pytest.approx(exact, abs=1e-9)
+    assert distance_to_limit(w, x0, 0.4) < coupling_to_limit(w, x0, 0.4)
+
+
+def test_nearest_point_distance_of_one_token_in_closed_form():
+    angle = torch.tensor([0.3], dtype=torch.float64)
+    x = torch.stack([torch.cos(angle), torch.sin(angle)], dim=1)[None]
+    onto_e1, mass = torch.diag(torch.tensor([1.0, 0.0], dtype=torch.float64)), torch.ones(1, dtype=torch.float64)
+    assert float(nearest_point_distance(onto_e1, x, mass, "geodesic")) == pytest.approx(0.3, rel=1e-14)
+    assert float(nearest_point_distance(onto_e1, x, mass)) == pytest.approx(2 * math.sin(0.15), rel=1e-14)

@@ -4,12 +4,13 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
-from meanfield_families import crossed, diagonal, tilted
 from metastable import SelfAttention, sphere
+from metastable.errors import InvalidInput
 from metastable.meanfield import Density, Uniform, VonMisesFisher, evolve_density, reference_skew, solve
-from metastable.meanfield.circle import circle_law, two_atoms_from_cumulative
+from metastable.meanfield.circle import two_atoms_from_cumulative
+from metastable.papers.concentration.families import commuting, plain, repelling, sheared
+from weight_families import diagonal
 
 
 def gap_between_methods(weights, beta, law, times, tol=1e-7):
@@ -29,8 +30,8 @@ def gap_between_methods(weights, beta, law, times, tol=1e-7):
 @pytest.mark.parametrize(
     ("weights", "beta", "law", "times"),
     [
-        (tilted(0.5), 16.0, reference_skew(), [1.0, 2.0]),
-        (diagonal(2.0, 1.0), 64.0, VonMisesFisher([1.0, 1.0], 1.0), [2.0]),
+        (sheared(0.5), 16.0, reference_skew(), [1.0, 2.0]),
+        (plain(), 64.0, VonMisesFisher([1.0, 1.0], 1.0), [2.0]),
         (diagonal(1.0, 1.0), 4.0, reference_skew(), [3.0]),
     ],
     ids=["tilted", "two-level", "identity"],
@@ -47,7 +48,7 @@ def test_nodes_and_density_agree(weights, beta, law, times):
 @pytest.mark.parametrize("law", [Uniform(2), reference_skew()], ids=["uniform", "skew"])
 @pytest.mark.parametrize(
     "weights",
-    [tilted(0.5), tilted(1.0), crossed(), diagonal(2.0, 1.0), diagonal(-1.0, -2.0)],
+    [sheared(0.5), sheared(1.0), commuting(), plain(), repelling()],
     ids=["G.5", "G1", "C", "I", "N"],
 )
 def test_nodes_and_density_agree_up_to_time_10(weights, law, beta):
@@ -59,7 +60,7 @@ def test_nodes_and_density_agree_up_to_time_10(weights, law, beta):
 
 
 def test_density_solver_alone_meets_r9():
-    density = evolve_density(SelfAttention(tilted(0.5), 64.0), Uniform(2), [1.0, 2.0], step=0.2)
+    density = evolve_density(SelfAttention(sheared(0.5), 64.0), Uniform(2), [1.0, 2.0], step=0.2)
     found = [two_atoms_from_cumulative(F, 0.0, 0.5) for F in density.cumulative]
     assert found == pytest.approx([0.5993592086, 0.3916965025], abs=2e-7)
 
@@ -75,19 +76,15 @@ def test_density_solver_on_the_moebius_family():
         assert float((mass * np.sin(nodes)).sum()) == pytest.approx(exact, abs=1e-12)
 
 
-@pytest.mark.parametrize("p", [0.2, 0.5])
-def test_two_atoms_of_the_uniform_law_in_closed_form(p):
-    """W2^2 = 2 - (4/pi) sin(pi p); p = 1/2 is R6."""
-    found = two_atoms_from_cumulative(circle_law(Uniform(2)).cumulative, 0.7, p)
-    assert found == pytest.approx(math.sqrt(2 - 4 / math.pi * math.sin(math.pi * p)), abs=1e-12)
+def test_times_that_go_back_are_refused():
+    with pytest.raises(InvalidInput, match=r"times must be >= 0 and increase, got \[2\.0, 1\.0\]"):
+        evolve_density(SelfAttention(plain(), 1.0), Uniform(2), [2.0, 1.0])
 
 
-def test_cumulative_distribution_of_a_sharp_law():
-    law = circle_law(VonMisesFisher([0.0, 1.0], 2000.0))
-    assert law.resolved
-    assert law.total == pytest.approx(1.0, abs=1e-12)
-    assert law.mass(math.pi / 2, 2.0) == pytest.approx(0.5, abs=1e-12)
-    points = sphere.from_angles(np.array([math.pi / 2]))
-    assert float(law.density(np.array([math.pi / 2]))[0]) == pytest.approx(
-        float(VonMisesFisher(torch.tensor([0.0, 1.0]), 2000.0)(points)[0]), rel=1e-11
-    )
+def test_the_start_is_kept_and_steps_end_at_the_times():
+    path = evolve_density(SelfAttention(plain(), 4.0), reference_skew(), [0.0, 0.3, 0.3, 0.7])
+    alone = evolve_density(SelfAttention(plain(), 4.0), reference_skew(), [0.3])
+    theta = np.linspace(0.1, 6.0, 7)
+    assert path.carry(0, theta) == pytest.approx(theta, abs=1e-13)
+    assert path.cumulative[1] is path.cumulative[2]
+    assert np.array_equal(path.carry(1, theta), alone.carry(0, theta))

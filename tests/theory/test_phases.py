@@ -1,4 +1,4 @@
-"""Clusters at e with <e, Be> < 0 attend -e: the exit and the end of such pairs, against simulations (C4)."""
+"""Times and ends of the phases against simulations, of clusters that attend themselves or their antipodes (C4)."""
 
 import math
 
@@ -7,11 +7,14 @@ import pytest
 import torch
 
 import metastable as ms
-from metastable.theory import forecast, spectrum
-from metastable.theory.closure import Cluster
+from metastable.papers.concentration.families import plain, sheared
+from metastable.theory import distance_to_limit, forecast
 from metastable.theory.rates import rates
+from random_heads import measured
 
 I2 = np.eye(2)
+G = sheared(0.5)
+C = ms.AttentionWeights(V=np.diag([1.0, 2.0]), B=np.diag([4.0, 1.0]))
 LEAVES = ms.AttentionWeights(V=np.diag([-1.0, -2.0]), B=np.diag([-3.0, -1.0]))
 STAYS = ms.AttentionWeights(V=np.diag([-1.0, -2.0]), B=-I2)
 MEETS = ms.AttentionWeights(V=np.diag([-1.0, 2.0]), B=np.diag([-3.0, 0.2]))
@@ -120,19 +123,66 @@ def test_what_has_no_formula_is_out_of_range_in_words():
         assert f.to_dict()["terminal"]["rate"] is None and "out of range" in dict(enumerate(f.table()[-1]))[2]
 
 
-def test_circle_of_antipodal_pairs_and_mixed_signs():
-    pairs = spectrum(ms.AttentionWeights(V=-np.diag([2.0, 2.0, 0.5]), B=-np.eye(3)))
-    assert pairs.attends == "antipode" and pairs.stays
-    mixed = spectrum(ms.AttentionWeights(V=np.diag([2.0, -2.0, 0.5]), B=np.diag([1.0, -1.0, 1.0])))
-    assert mixed.dimension == 2 and mixed.attends == "neither"
-    assert "out of range" in mixed.assumptions[-1].sentence and not mixed.assumptions[-1].holds
+def test_times_of_the_three_cases():
+    equal = forecast(plain(), 64.0, ms.sphere.equispaced(400))
+    assert equal.times.exit == math.inf and equal.times.case.endswith("E on top of V")
+    assert equal.times.crossing == pytest.approx(0.5 * math.log(64.0), rel=0.02)
+    generic = forecast(G, 64.0, ms.sphere.equispaced(400))
+    delta = math.hypot(1, 0.5) - 1
+    assert generic.times.exit_mean_field == pytest.approx(64.0 * delta)
+    assert generic.times.exit == pytest.approx(math.log(400) - 1)
+    commuting = forecast(C, 100.0, ms.sphere.uniform(600, 2))
+    assert commuting.times.exit_tokens == math.inf
+    assert commuting.times.exit == pytest.approx(11.15, abs=2)
+    assert commuting.terminal.rate == pytest.approx(1.0)
+    assert abs(float(commuting.terminal.space[1, 0])) == pytest.approx(1.0)
 
 
-def test_parity_of_the_closure():
-    # two clusters that attend each other, mirrored weights V' = (1, -2): the offset in common decays at V'_k - V'_1
-    # once narrow, the opposite one grows at -V'_k - V'_1
-    assert Cluster(1.0, -2.0, 3.0, -0.2, beta=64.0).exit_time(0.01) == math.inf
-    odd = Cluster(1.0, -2.0, 3.0, -0.2, beta=64.0, parity=-1)
-    assert odd.escape_rate == 1.0 and math.isfinite(odd.exit_time(0.01))
-    with pytest.raises(ms.errors.InvalidInput, match="parity"):
-        Cluster(1.0, 2.0, 1.0, 1.0, beta=1.0, parity=0)
+def test_concentration_time_solves_its_equation():
+    f = forecast(G, 256.0, ms.sphere.equispaced(800))
+    level = math.sqrt(math.log(257.0) / 256.0)
+    assert distance_to_limit(G, f.rho0, f.times.concentration) == pytest.approx(level, rel=1e-3)
+
+
+def crossing_and_exit(n, beta, seed):
+    """(t_x, exit) of a simulation of C: median width = (beta B_1)^{-1/2}, median |offset| of a cluster = 0.5."""
+    x0 = ms.sphere.uniform(n, 2, seed=seed)
+    times = np.linspace(0, 16, 161)
+    path = ms.solve(ms.SelfAttention(C, beta=beta), x0, t=16.0, times=times, rtol=1e-6, atol=1e-8)
+    tangent = (path.points[:, :, 1] / path.points[:, :, 0]).abs()
+    width = tangent.median(dim=1).values.numpy()
+    side = torch.sign(x0[:, 0])
+    offset = np.array([max(abs(float(x[side == s, 1].median())) for s in (1.0, -1.0)) for x in path.points])
+
+    def first(event):
+        return times[np.nonzero(event)[0][0]] if event.any() else math.inf
+
+    return first(width < (beta * 4.0) ** -0.5), first(offset > 0.5)
+
+
+def test_crossing_and_exit_against_one_simulation():
+    x0 = ms.sphere.uniform(300, 2, seed=3)
+    f = forecast(C, 50.0, x0)
+    crossing, leaving = crossing_and_exit(300, 50.0, 3)
+    assert f.times.crossing == pytest.approx(crossing, rel=0.15)
+    assert f.times.exit == pytest.approx(leaving, abs=3.0)
+
+
+@pytest.mark.slow
+def test_crossing_and_exit_medians_over_seeds():
+    for n, beta in ((600, 100.0), (300, 50.0)):
+        runs = [crossing_and_exit(n, beta, seed) for seed in range(7)]
+        forecasts = [forecast(C, beta, ms.sphere.uniform(n, 2, seed=seed)).times for seed in range(7)]
+        crossing = np.median([r[0] for r in runs])
+        assert np.median([f.crossing for f in forecasts]) == pytest.approx(crossing, rel=0.1)
+        assert np.median([f.exit for f in forecasts]) == pytest.approx(np.median([r[1] for r in runs]), abs=2.0)
+
+
+@pytest.mark.slow
+def test_tokens_leave_when_the_tail_is_empty():
+    # N4: G(.5), equispaced, beta = 1024: W2 is smallest at t = 5.25 for n = 500
+    x0 = ms.sphere.equispaced(500)
+    f = forecast(G, 1024.0, x0, deterministic=True)
+    times = np.linspace(0, 9, 37)
+    _, W = measured(G, 1024.0, x0, times)
+    assert f.times.exit == pytest.approx(times[int(np.argmin(W))], abs=2.0)

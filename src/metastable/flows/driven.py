@@ -1,0 +1,79 @@
+"""Attention over a crowd whose path is known beforehand: x' = P_x V m_beta[rho_t](x), rho_t given as it changes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable.attention.attend import Attended, attend_unchecked
+from metastable.errors import InvalidInput, NoEnergy
+from metastable.flows.softmax import SelfAttention
+from metastable.weights import AttentionWeights, Schedule
+
+
+class DrivenAttention(SelfAttention):
+    """x_i' = P V m_i,   m_i = sum_j c_j e^{beta <x_i, B y_j>} y_j / sum_j c_j e^{beta <x_i, B y_j>},   y =
+    crowd(t).
+
+    crowd: t -> points (n, d) on the sphere; crowd_mass c (n,). The tokens x_i do not see each other, so that q of
+    them cost q attention rows over n keys: one Picard iteration of the mean field when the crowd is a guess of
+    rho_t.
+
+    >>> import torch
+    >>> w = AttentionWeights(V=torch.eye(2), B=torch.eye(2))
+    >>> pole = torch.tensor([[0.0, 1.0]], dtype=torch.float64)
+    >>> flow = DrivenAttention(w, 5.0, lambda t: pole, torch.ones(1).double())
+    >>> flow.velocity(0.0, torch.tensor([[1.0, 0.0]]).double(), torch.ones(1).double())  # P_x of the pole
+    tensor([[0., 1.]], dtype=torch.float64)
+    """
+
+    def __init__(
+        self,
+        weights: AttentionWeights | Schedule,
+        beta: float,
+        crowd: Callable[[float], Float[Tensor, "m d"]],
+        crowd_mass: Float[Tensor, "m"],
+        *,
+        kernel: str = "auto",
+        rtol: float | None = None,
+    ) -> None:
+        super().__init__(weights, beta, kernel=kernel, rtol=rtol)
+        start = crowd(0.0)
+        if start.shape != (len(crowd_mass), self.d):
+            raise InvalidInput(
+                f"crowd(t) must have shape ({len(crowd_mass)}, {self.d}), one row per mass in the dimension of the "
+                f"weights, got {tuple(start.shape)}"
+            )
+        self.crowd, self.crowd_mass = crowd, crowd_mass
+
+    def attention(
+        self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]
+    ) -> tuple[Attended, AttentionWeights]:
+        """Attention of every token over the crowd, and the weights at that time in the tokens' precision."""
+        w = self.weights_at(t, points)
+        crowd = self.crowd(t).to(points)
+        attended = attend_unchecked(
+            w.queries(points),
+            w.keys(crowd),
+            w.carried(crowd),
+            self.crowd_mass.to(points),
+            self.beta,
+            kernel=self.kernel,
+            rtol=self.rtol,
+        )
+        return attended, w
+
+    def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
+        """None: the crowd is a force from outside."""
+        raise NoEnergy("tokens that a crowd drives have no energy of their own")
+
+    def describe(self) -> dict[str, Any]:
+        """Name, weights, beta, kernel, and the crowd by its size and a digest of its start."""
+        digest = hashlib.sha256()
+        for tensor in (self.crowd(0.0), self.crowd_mass):
+            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        return super().describe() | {"crowd": {"n": len(self.crowd_mass), "sha256": digest.hexdigest()}}

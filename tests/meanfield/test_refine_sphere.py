@@ -1,0 +1,74 @@
+"""Refinement on S^2 and beyond: what the estimate covers, and what it says when nodes do not see the law."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from metastable import AttentionWeights, SelfAttention
+from metastable.errors import SolveError
+from metastable.meanfield import Mixture, Skewed, Uniform, VonMisesFisher, nodes, solve
+from metastable.meanfield.refine_sphere import _sphere_rule
+from weight_families import diagonal
+
+
+def test_e1_on_the_sphere():
+    """|E u^2 at beta - E u^2 at zero temperature| ~ 1/beta at fixed t."""
+    law, t = Skewed([1.0, 0.5, 0.2], 0.6), 0.5
+    rho = nodes(law, 3, 2000)
+    x = rho.points * torch.tensor([math.exp(t), 1.0, 1.0], dtype=torch.float64)
+    exact = float(rho.mass @ (x[:, 0] ** 2 / x.square().sum(1)))
+    betas, errors = (25.0, 50.0, 100.0), []
+    for beta in betas:
+        path = solve(diagonal(2, 1, 1), beta, law, t, tol=1e-5)
+        assert path.converged
+        errors.append(abs(float(path.end.mass @ path.end.points[:, 0] ** 2) - exact))
+    assert np.polyfit(np.log(betas), np.log(errors), 1)[0] == pytest.approx(-1, abs=0.1)
+
+
+def test_refinement_estimates_the_true_error():
+    """The estimate at a loose tol covers the distance to a much finer solution."""
+    w = AttentionWeights(V=np.diag([2.0, 1.0, 0.5]), B=[[1.0, 0.3, 0.0], [0.0, 1.0, 0.2], [0.0, 0.0, 1.0]])
+    law = Skewed([1.0, 1.0, 0.0], 0.5)
+    loose, fine = (solve(w, 8.0, law, 0.7, tol=tol) for tol in (1e-2, 1e-5))
+    assert fine.converged and loose.converged
+    gap = (loose.end.mass @ loose.end.points - fine.end.mass @ fine.end.points).abs().max()
+    assert float(gap) <= loose.error + fine.error
+
+
+def test_sobol_nodes_in_four_dimensions():
+    path = solve(diagonal(2, 1, 1, 1), 4.0, VonMisesFisher([1.0, 0.0, 0.0, 0.0], 1.0), 0.5, tol=1e-2)
+    assert path.converged
+    assert path.end.d == 4
+    assert 0 < path.error < 1e-2
+
+
+def test_a_law_too_narrow_for_the_nodes_of_the_sphere_is_told():
+    law = Mixture([Uniform(3), VonMisesFisher([0.3, 0.5, 0.6], 3000.0)])
+    with pytest.warns(RuntimeWarning, match="which is too narrow for them"):
+        path = solve(diagonal(2, 1, 1), 4.0, law, 0.1, tol=1e-3, max_nodes=2000)
+    assert not path.converged
+    assert path.error > 1e-3
+    with pytest.warns(RuntimeWarning, match="which is too narrow for them"):
+        path = solve(diagonal(2, 1, 1), 4.0, VonMisesFisher([0.3, 0.5, 0.6], 5e5), 0.1, tol=1e-3, max_nodes=4000)
+    assert 0.5 < path.error < math.inf
+    with pytest.raises(SolveError, match=r"too narrow for .* nodes: none of them sees it"):
+        solve(diagonal(2, 1, 1), 4.0, VonMisesFisher([0.3, 0.5, 0.6], 1e8), 0.1, tol=1e-3, max_nodes=2000)
+
+
+@pytest.mark.parametrize(
+    ("V", "rule"),
+    [
+        (np.diag([2.0, 1.0, 1.0]), "graded"),
+        (np.diag([2.0, 2.0, 1.0]), "pulled"),
+        (np.diag([2.0, 2.0 - 1e-7, 1.0]), "pulled"),
+        (np.eye(3), "plain"),
+        ([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, -1.0]], "plain"),
+        ([[1.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.5]], "plain"),
+    ],
+)
+def test_the_rule_follows_the_dominant_space(V, rule):
+    found = _sphere_rule(SelfAttention(AttentionWeights(V=V, B=np.eye(3)), 4.0), 1.0)
+    assert (found.eps is not None) == (rule == "graded")
+    assert (found.generator is not None) == (rule == "pulled")
