@@ -16,7 +16,6 @@ from metastable import observe
 from metastable.cli.simulation import Simulation, read_config
 from metastable.flows import EuclideanAttention
 from metastable.measure import Measure
-from metastable.report import snapshots
 from metastable.solve import Path, solve
 from metastable.solve.storage import writing
 
@@ -120,6 +119,8 @@ def run(settings: Simulation, progress: bool) -> tuple[Path, list[str]]:
         file.write(settings.to_toml())
     if isinstance(flow, EuclideanAttention):
         return path, []
+    from metastable.drawing import snapshots
+
     with writing(folder):
         drawn = snapshots(path, os.path.join(folder, "tokens"), title=title(settings, path.end.n))
     return path, [str(name) for name in drawn]
