@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from metastable.audit.heads import WeightAudit
 from metastable.audit.loop import LoopAudit
@@ -21,6 +21,7 @@ SHARES = {0.0: "0%", 0.5: "50%", 1.0: "100%"}
 QUARTERS = {0.0: "0", 0.25: "0.25", 0.5: "0.5", 0.75: "0.75", 1.0: "1"}
 
 
+@runtime_checkable
 class Audited(Protocol):
     """What a page shows of one audit; an `AuditReport` is that."""
 
