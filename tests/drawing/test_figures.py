@@ -3,8 +3,9 @@ import sys
 
 import pytest
 
-from metastable.drawing import Trend, shaded
+from metastable.drawing import Series, Trend, shaded
 from metastable.drawing.figures import caption
+from metastable.errors import InvalidInput
 from sample_figures import figures, lines
 
 
@@ -19,6 +20,13 @@ def test_a_family_goes_from_light_to_dark():
     assert shaded([([0], [k]) for k in range(2)], ["a", "b"], darkest=4)[1].shade == 0.25
     with pytest.raises(ValueError, match="zip"):
         shaded([([0], [1])], ["one", "too many"])
+
+
+def test_a_series_that_cannot_be_drawn_is_refused_where_it_is_made():
+    with pytest.raises(InvalidInput, match=r"style must be one of line, dashed, .* got 'wavy'"):
+        Series([0], [1], "a", "wavy")
+    with pytest.raises(InvalidInput, match="hollow needs a value for each of the 2 points, got 1"):
+        Series([0, 1], [1, 2], "a", "marked", hollow=[True])
 
 
 def test_captions_say_what_is_drawn_against_what():

@@ -70,10 +70,15 @@ def test_the_legend_names_what_has_a_name_in_its_colour():
     assert "&lt;b&gt;" in legend(figure)
 
 
-def test_hollow_dots_are_hollow():
-    series = Series([0, 1], [0.0, 1.0], "a", "marked", hollow=[True, False])
+def test_hollow_dots_are_hollow_also_behind_a_gap():
+    series = Series([0, 1, 2], [0.0, np.nan, 1.0], "a", "marked", hollow=[True, True, False])
     fills = re.findall(r'r="3" fill="(#\w+)"', svg(Lines("t", "", "", [series])))
     assert fills == ["#fff", COLOURS[0]]
+
+
+def test_the_floor_of_a_logarithmic_axis_is_its_lower_end():
+    series = [Series([0, 1, 2], [1.0, 1e-20, 0.5], "a")]
+    assert ">0.01<" in svg(Lines("t", "x", "y", series, log_y=True, y_floor=0.01))
 
 
 def test_dominant_eigenvalues_are_ringed_and_those_near_zero_left_out():

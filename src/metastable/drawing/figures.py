@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Integer
 
+from metastable.errors import InvalidInput
+
 STYLES = ("line", "dashed", "dotted", "points", "steps", "marked")
 
 
@@ -28,6 +30,12 @@ class Series:
     shade: float | None = None
     colour: int | None = None
     hollow: Sequence[bool] = ()
+
+    def __post_init__(self) -> None:
+        if self.style not in STYLES:
+            raise InvalidInput(f"style must be one of {', '.join(STYLES)}, got {self.style!r}")
+        if self.hollow and len(self.hollow) != len(self.x):
+            raise InvalidInput(f"hollow needs a value for each of the {len(self.x)} points, got {len(self.hollow)}")
 
 
 def shaded(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import singledispatch
 from html import escape
 from itertools import pairwise
@@ -72,10 +72,10 @@ def _lines(figure: Lines, *, width: int = 290, height: int = 168, heading: bool 
     top = 22 if heading else 10
     bottom = height - 10 - 14 * bool(figure.x_ticks) - 14 * bool(figure.x_label)
     curves = [_scaled(one, figure) for one in figure.series]
-    x_ticks = _ticks(figure.x_ticks, [x for curve in curves for x, _ in curve], figure.log_x)
-    y_ticks = _ticks(figure.y_ticks, [y for curve in curves for _, y in curve], figure.log_y)
-    across = _scale([*x_ticks, *(x for curve in curves for x, _ in curve)], left + 6, right)
-    down = _scale([*y_ticks, *(y for curve in curves for _, y in curve)], bottom, top)
+    xs, ys = ([point[i] for curve in curves for point in curve] for i in (0, 1))
+    x_ticks = _ticks(figure.x_ticks, xs, figure.log_x)
+    y_ticks = _ticks(figure.y_ticks, ys, figure.log_y)
+    across, down = _scale([*x_ticks, *xs], left + 6, right), _scale([*y_ticks, *ys], bottom, top)
 
     parts = [_open(width, height, label or caption(figure))]
     if heading:
@@ -86,7 +86,8 @@ def _lines(figure: Lines, *, width: int = 290, height: int = 168, heading: bool 
     if figure.x_ticks:
         parts += [_text(across(x), bottom + 17, text, "tick", "middle") for x, text in x_ticks.items()]
     for i, (one, curve) in enumerate(zip(figure.series, curves, strict=True)):
-        parts += _curve(one, [(across(x), down(y)) for x, y in curve], colour_of(one, i))
+        places = [(across(x), down(y)) for x, y, _ in curve]
+        parts += _curve(one.style, places, [hollow for _, _, hollow in curve], colour_of(one, i))
     middle, centre = (left + right) / 2, (top + bottom) / 2
     parts.append(_text(middle, height - 5, figure.x_label, "tick", "middle"))
     if figure.y_label:
@@ -95,13 +96,16 @@ def _lines(figure: Lines, *, width: int = 290, height: int = 168, heading: bool 
     return "".join(parts) + "</svg>"
 
 
-def _scaled(one: Series, figure: Lines) -> list[Place]:
-    """The known points of a series, logarithms where the axis is logarithmic."""
+def _scaled(one: Series, figure: Lines) -> list[tuple[float, float, bool]]:
+    """The known points of a series, and which are hollow; logarithms where the axis is logarithmic."""
     x, y = np.asarray(one.x, dtype=float), np.asarray(one.y, dtype=float)
+    hollow = np.asarray(one.hollow, dtype=bool) if one.hollow else np.zeros(len(x), dtype=bool)
     with np.errstate(all="ignore"):
         x, y = (np.log10(x) if figure.log_x else x), (np.log10(y) if figure.log_y else y)
+    if figure.log_y and figure.y_floor is not None:
+        y = np.maximum(y, math.log10(figure.y_floor))
     known = np.isfinite(x) & np.isfinite(y)
-    return list(zip(x[known].tolist(), y[known].tolist(), strict=True))
+    return list(zip(x[known].tolist(), y[known].tolist(), hollow[known].tolist(), strict=True))
 
 
 def _ticks(given: Mapping[float, str] | None, values: Sequence[float], logarithmic: bool) -> dict[float, str]:
@@ -111,17 +115,17 @@ def _ticks(given: Mapping[float, str] | None, values: Sequence[float], logarithm
     return {v: f"{10**v if logarithmic else v:.2g}" for v in ends}
 
 
-def _scale(values: Sequence[float], first: float, last: float) -> Any:
+def _scale(values: Sequence[float], first: float, last: float) -> Callable[[float], float]:
+    """The affine map that takes the smallest value to `first` and the largest to `last`."""
     low, high = min(values), max(values)
     return lambda v: first + (last - first) * (v - low) / ((high - low) or 1.0)
 
 
-def _curve(one: Series, places: Sequence[Place], colour: str) -> list[str]:
-    if one.style == "points":
+def _curve(style: str, places: Sequence[Place], hollow: Sequence[bool], colour: str) -> list[str]:
+    if style == "points":
         return [_dot(place, 3, f'fill="{colour}"') for place in places]
-    parts = [_line(places, colour, DASHES.get(one.style, ""), 0.6 if one.style in DASHES else 1.0)]
-    if one.style == "marked":
-        hollow = list(one.hollow) or [False] * len(places)
+    parts = [_line(places, colour, DASHES.get(style, ""), 0.6 if style in DASHES else 1.0)]
+    if style == "marked":
         for place, empty in zip(places, hollow, strict=True):
             parts.append(_dot(place, 3, f'fill="{"#fff" if empty else colour}" stroke="{colour}"'))
     return parts
