@@ -22,7 +22,12 @@ def test_curves_keep_their_numbers_styles_and_labels():
 
 def test_what_is_not_a_number_is_a_gap_and_colours_are_the_palette_s():
     series = [Series([0, 1, 2], [1.0, np.nan, np.inf], "a"), Series([0], [1], "", colour=5)]
-    first, second = interactive(Lines("t", "x", "y", series, y_ticks={1.0: "one"})).data
+    plot = interactive(Lines("t", "x", "y", series, y_ticks={1.0: "one", 5.0: "five"}))
+    first, second = plot.data
+    assert plot.layout.yaxis.ticktext == ("one", "five") and plot.layout.yaxis.autorangeoptions.include == (
+        1.0,
+        5.0,
+    )
     assert first.y == (1.0, None, None) and first.line.color == COLOURS[0]
     assert second.line.color == COLOURS[5] and second.showlegend is False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -61,14 +62,19 @@ def _lines(drawn: Lines) -> go.Figure:
     result.update_yaxes(
         title=drawn.y_label, type="log" if drawn.log_y else "linear", exponentformat="power", showexponent="all"
     )
-    if drawn.x_ticks is not None:
-        result.update_xaxes(tickvals=list(drawn.x_ticks), ticktext=list(drawn.x_ticks.values()))
-    if drawn.y_ticks is not None:
-        result.update_yaxes(tickvals=list(drawn.y_ticks), ticktext=list(drawn.y_ticks.values()))
+    result.update_xaxes(_marks(drawn.x_ticks))
+    result.update_yaxes(_marks(drawn.y_ticks))
     if drawn.log_y and drawn.y_floor is not None:
         top = max(float(np.nanmax(np.asarray(one.y, dtype=float))) for one in drawn.series)
         result.update_yaxes(range=[np.log10(drawn.y_floor), np.log10(top) + 0.1])
     return result
+
+
+def _marks(ticks: Mapping[float, str] | None) -> dict[str, Any]:
+    if ticks is None:
+        return {}
+    places = list(ticks)
+    return {"tickvals": places, "ticktext": list(ticks.values()), "autorangeoptions": {"include": places}}
 
 
 def _trace(one: Series, colour: str) -> go.Scatter:
