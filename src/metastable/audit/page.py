@@ -1,96 +1,117 @@
-"""Rendering: a report, or a series of them, as one offline HTML page."""
+"""The pages of an audit and of a series of audits, composed from figures and the page shell."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from importlib import resources
-from typing import TYPE_CHECKING, Any
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
-import jinja2
-from markupsafe import Markup
+from metastable.audit.heads import WeightAudit
+from metastable.audit.loop import LoopAudit
+from metastable.audit.text import TextAudit
+from metastable.drawing import Bars, Eigenvalues, Grid, Lines, Series, Spectra, Tracks, Trend, svg
+from metastable.drawing.inline import legend
+from metastable.drawing.shell import compose
 
-from metastable.audit import figures
+ROOM = "metastable.audit"
+TERMINAL, EARLY = 0, 1
+"""Places in the palette: sum A, which decides the terminal phase, and M0, which decides the early one."""
+FORECAST_COLOURS = {"gaussian": 0, "argmax": 1, "uniform": 2, "zero_temperature": 3}
+SHARES = {0.0: "0%", 0.5: "50%", 1.0: "100%"}
+QUARTERS = {0.0: "0", 0.25: "0.25", 0.5: "0.5", 0.75: "0.75", 1.0: "1"}
 
-if TYPE_CHECKING:
-    from metastable.audit.report import AuditReport
-    from metastable.audit.series import AuditSeries
+
+@runtime_checkable
+class Audited(Protocol):
+    """What a page shows of one audit; an `AuditReport` is that."""
+
+    @property
+    def model(self) -> dict[str, Any]:
+        """Name, family, sizes and how well its attention was rebuilt."""
+
+    @property
+    def findings(self) -> Sequence[Any]:
+        """Sentences with their evidence and confidence."""
+
+    @property
+    def scorecard(self) -> Sequence[Any]:
+        """The theory's assumptions, each with what was measured of it."""
+
+    @property
+    def weights(self) -> WeightAudit:
+        """What heads and layers say without text."""
+
+    @property
+    def text(self) -> TextAudit | None:
+        """What the model does with texts; None: none were given."""
+
+    @property
+    def loops(self) -> Sequence[LoopAudit]:
+        """Every layer iterated alone."""
+
+    @property
+    def limits(self) -> Sequence[str]:
+        """What the audit does not tell."""
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Versions and parameters."""
 
 
-def render(report: AuditReport) -> str:
+def report_page(report: Audited) -> str:
     """The page of one audit."""
-    return _template("report.html.j2").render(
+    return compose(
+        ROOM,
+        "report.html.j2",
         r=report,
         tables=_tables(report),
         spectra=[
-            Markup(figures.complex_plane(l.sum_values_spectrum, l.sum_products_spectrum, f"layer {l.layer}"))
+            svg(
+                _spectra(l.sum_values_spectrum, l.sum_products_spectrum, l.layer),
+                label=f"spectra of layer {l.layer}",
+            )
             for l in report.weights.layers
         ],
-        maps=_maps(report),
+        maps=[svg(grid) for grid in _maps(report)],
         forecasts=_forecasts(report),
         loops=[
             {
                 "loop": loop,
-                "curve": Markup(
-                    figures.loop_curves(
-                        loop.curve_steps, loop.curve_terminal, loop.curve_early, f"layer {loop.layer}"
-                    )
-                ),
-                "paths": Markup(figures.loop_paths(loop.trajectories, f"layer {loop.layer}")),
+                "curve": svg(_energies(loop), label=f"energy along the loop, layer {loop.layer}"),
+                "paths": svg(Tracks(f"trajectories, layer {loop.layer}", loop.trajectories)),
             }
             for loop in report.loops
         ],
     )
 
 
-def render_series(series: AuditSeries) -> str:
+def series_page(
+    names: Sequence[str],
+    sentences: Sequence[str],
+    table: Mapping[str, Sequence[float | None]],
+    reports: Sequence[Audited],
+) -> str:
     """The page of a series: how the numbers move from one model to the next."""
     rows = [
-        {"name": name, "values": values, "spark": Markup(figures.sparkline(values, 120, 24))}
-        for name, values in series.table().items()
+        {"name": name, "values": values, "spark": svg(Trend(values), width=120, height=24)}
+        for name, values in table.items()
     ]
-    layers = range(len(series.reports[0].weights.layers))
-    lines = []
-    for l in layers:
-        seen = [r.weights.layers[l] for r in series.reports]
-        drawn = figures.eigenvalue_lines(
-            [w.top_sum_values for w in seen], [w.top_sum_products for w in seen], f"layer {l}"
+    layers = range(len(reports[0].weights.layers))
+    lines = [
+        svg(
+            _eigenvalue_lines([r.weights for r in reports], l),
+            width=234,
+            height=140,
+            label=f"dominant eigenvalues along the series, layer {l}",
         )
-        lines.append(Markup(drawn))
-    loops = [[r.loops[l] for r in series.reports] for l in layers]
-    return _template("series.html.j2").render(s=series, rows=rows, lines=lines, loops=loops)
+        for l in layers
+    ]
+    loops = [[r.loops[l] for r in reports] for l in layers]
+    content = {"names": names, "sentences": sentences, "first": reports[0], "rows": rows, "lines": lines}
+    return compose(ROOM, "series.html.j2", **content, loops=loops)
 
 
-def _template(name: str) -> jinja2.Template:
-    folder = resources.files("metastable.audit") / "templates"
-    sources = {f.name: f.read_text(encoding="utf-8") for f in folder.iterdir() if f.name.endswith(".j2")}
-    environment = jinja2.Environment(
-        loader=jinja2.DictLoader(sources),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"number": _number, "share": _share, "cosine": _cosine}
-    return environment.get_template(name)
-
-
-def _number(value: Any) -> str:
-    if value is None:
-        return "–"
-    if isinstance(value, complex):
-        return f"{value.real:.3g}" if abs(value.imag) < 1e-9 else f"{value.real:.3g} ± {abs(value.imag):.2g}i"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-def _share(value: float | None) -> str:
-    return "–" if value is None else f"{value:.0%}"
-
-
-def _cosine(value: float | None) -> str:
-    return "–" if value is None else f"{round(value, 2) + 0.0:.2f}"  # + 0.0: no "-0.00"
-
-
-def _tables(report: AuditReport) -> list[dict[str, Any]]:
+def _tables(report: Audited) -> list[dict[str, Any]]:
     layers = report.weights.layers
     tables = [
         _table(
@@ -135,41 +156,91 @@ def _table(title: str, columns: Sequence[tuple[str, str, Sequence[Any]]]) -> dic
                 "name": name,
                 "about": about,
                 "values": values,
-                "spark": Markup(figures.sparkline([v.real if isinstance(v, complex) else v for v in values])),
+                "spark": svg(Trend([v.real if isinstance(v, complex) else v for v in values])),
             }
             for name, about, values in columns
         ],
     }
 
 
-def _maps(report: AuditReport) -> list[Markup]:
-    def grid(heads: Sequence[Any], attribute: str) -> list[list[float]]:
-        count = len(report.weights.layers)
-        return [[float(getattr(h, attribute)) for h in heads if h.layer == l] for l in range(count)]
+def _spectra(values: Sequence[complex], products: Sequence[complex], layer: int) -> Spectra:
+    """sum A and M0 of a layer; dominant is the eigenvalue of largest real part, with its conjugate."""
+    parts = []
+    for label, eigenvalues in (("sum A", values), ("M0", products)):
+        top = max(eigenvalues, key=lambda z: z.real, default=0j)
+        parts.append(Eigenvalues(label, eigenvalues, [z in (top, top.conjugate()) for z in eigenvalues]))
+    return Spectra(f"layer {layer}", parts)
+
+
+def _eigenvalue_lines(models: Sequence[WeightAudit], layer: int) -> Lines:
+    """Real parts of the dominant eigenvalues from model to model; one of a complex pair is hollow."""
+    seen = [model.layers[layer] for model in models]
+    series, reals = [], [0.0]
+    for colour, tops in ((TERMINAL, [l.top_sum_values for l in seen]), (EARLY, [l.top_sum_products for l in seen])):
+        real = [z.real for z in tops]
+        hollow = [abs(z.imag) > 1e-9 for z in tops]
+        series.append(Series(range(len(tops)), real, "", "marked", colour=colour, hollow=hollow))
+        reals += real
+    low, high = min(reals), max(reals) or 1.0
+    return Lines(f"layer {layer}", "", "", series, y_ticks={v: f"{v:.2g}" for v in (0.0, low, high)})
+
+
+def _energies(loop: LoopAudit) -> Lines:
+    """Energy in the dominant spaces of sum A and of M0 against log(1 + steps): the start is part of the picture."""
+    steps = loop.curve_steps
+    place = [math.log1p(t) for t in steps]
+    marks = sorted({0, *(10**k for k in range(5) if 10**k < 0.6 * steps[-1]), steps[-1]})
+    series = [
+        Series(place, loop.curve_terminal, "", colour=TERMINAL),
+        Series(place, loop.curve_early, "", colour=EARLY),
+    ]
+    ticks = {math.log1p(t): str(t) for t in marks}
+    return Lines(f"layer {loop.layer}", "steps", "", series, x_ticks=ticks, y_ticks=SHARES)
+
+
+def _maps(report: Audited) -> list[Grid]:
+    def cells(heads: Sequence[Any], attribute: str, title: str, signed: bool = False) -> Grid:
+        layers = range(len(report.weights.layers))
+        values = [[float(getattr(h, attribute)) for h in heads if h.layer == l] for l in layers]
+        return Grid(title, values, "layer", "head", signed)
 
     heads = report.weights.heads
-    drawn = [
-        figures.heads_map(grid(heads, "kappa"), "kappa of the weights"),
-        figures.heads_map(grid(heads, "trace"), "tr M / |A||B|: copies (blue) or suppresses", signed=True),
-        figures.heads_map(grid(heads, "angle"), "degrees between top spaces of M and A"),
+    maps = [
+        cells(heads, "kappa", "kappa of the weights"),
+        cells(heads, "trace", "tr M / |A||B|: copies (blue) or suppresses", signed=True),
+        cells(heads, "angle", "degrees between top spaces of M and A"),
     ]
     if report.text is not None:
-        drawn.append(figures.heads_map(grid(report.text.heads, "entropy"), "attention entropy / log n"))
-        drawn.append(figures.heads_map(grid(report.text.heads, "sink"), "sink mass"))
-    return [Markup(svg) for svg in drawn]
+        maps.append(cells(report.text.heads, "entropy", "attention entropy / log n"))
+        maps.append(cells(report.text.heads, "sink", "sink mass"))
+    return maps
 
 
-def _forecasts(report: AuditReport) -> dict[str, Any] | None:
+def _forecasts(report: Audited) -> dict[str, Any] | None:
     if report.text is None:
         return None
     steps = report.text.forecasts
     names = list(steps[0].cosine)
-    chart = figures.forecast_chart(
-        {n: [s.cosine[n] for s in steps] for n in names}, {n: [s.control[n] for s in steps] for n in names}
-    )
+    layers = [step.layer for step in steps]
+    series = []
+    for name in names:
+        colour = FORECAST_COLOURS[name]
+        series.append(Series(layers, [s.cosine[name] for s in steps], _words(name), colour=colour))
+        known = [s for s in steps if s.control[name] is not None]
+        control = [s.control[name] for s in known]
+        series.append(Series([s.layer for s in known], control, "", "dashed", colour=colour))
+    ticks = {float(layer): str(layer) for layer in layers}
+    title = "Cosine of one-step forecasts with the truth, by layer"
+    chart = Lines(title, "layer", "cosine with the truth", series, x_ticks=ticks, y_ticks=QUARTERS)
+    closures = Bars("cosines of closures", {_words(n): value for n, value in report.text.closures.items()})
     return {
-        "chart": Markup(chart),
-        "closures": Markup(figures.bars(report.text.closures)),
+        "chart": svg(chart, width=640, height=264, heading=False, label=title),
+        "legend": legend(chart),
+        "closures": svg(closures),
         "steps": steps,
         "names": names,
     }
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ")

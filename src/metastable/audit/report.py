@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,8 +18,9 @@ from metastable.audit.heads import WeightAudit, audit_weights
 from metastable.audit.loop import STEPS, LoopAudit, audit_loops
 from metastable.audit.scorecard import Assumption, scorecard
 from metastable.audit.text import TextAudit, audit_text, readable
+from metastable.drawing.shell import save_page
 from metastable.encoders import Encoder, load
-from metastable.errors import InvalidInput, StorageError
+from metastable.errors import InvalidInput
 
 SCHEMA = "metastable/audit/1"
 
@@ -45,22 +45,14 @@ class AuditReport:
 
     def to_html(self) -> str:
         """The report as one offline page."""
-        from metastable.audit.page import render
+        from metastable.audit.page import report_page
 
-        return render(self)
+        return report_page(self)
 
     def save(self, path: str | Path) -> Path:
         """Write the page, and its numbers as JSON beside it (same name, `.json`); a `.json` path: only those."""
-        target = Path(path)
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if target.suffix != ".json":
-                target.write_text(self.to_html(), encoding="utf-8")
-            numbers = target.with_suffix(".json")
-            numbers.write_text(json.dumps(self.to_dict(), indent=1, allow_nan=False), encoding="utf-8")
-        except OSError as error:
-            raise StorageError(f"the report cannot be written to {target}: {error.strerror}") from error
-        return target
+        page = None if Path(path).suffix == ".json" else self.to_html()
+        return save_page(page, path, self.to_dict())
 
 
 def audit(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 import statistics
@@ -13,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from metastable.audit.report import AuditReport, audit
+from metastable.drawing.shell import save_page
 from metastable.encoders import Encoder, load
-from metastable.errors import InvalidInput, StorageError
+from metastable.errors import InvalidInput
 
 SCHEMA = "metastable/audit-series/1"
 FORECASTS = {"gaussian": "Gaussian", "zero_temperature": "zero-temperature", "argmax": "argmax"}
@@ -95,22 +95,14 @@ class AuditSeries:
 
     def to_html(self) -> str:
         """The series as one offline page."""
-        from metastable.audit.page import render_series
+        from metastable.audit.page import series_page
 
-        return render_series(self)
+        return series_page(self.names, self.sentences(), self.table(), self.reports)
 
     def save(self, path: str | Path) -> Path:
-        """Write the page and its JSON beside it."""
-        target = Path(path)
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            if target.suffix != ".json":
-                target.write_text(self.to_html(), encoding="utf-8")
-            numbers = json.dumps(self.to_dict(), indent=1, allow_nan=False)
-            target.with_suffix(".json").write_text(numbers, encoding="utf-8")
-        except OSError as error:
-            raise StorageError(f"the report cannot be written to {target}: {error.strerror}") from error
-        return target
+        """Write the page and its JSON beside it; a `.json` path: only that."""
+        page = None if Path(path).suffix == ".json" else self.to_html()
+        return save_page(page, path, self.to_dict())
 
 
 def audit_series(

@@ -14,7 +14,6 @@ from rich.table import Table
 
 from metastable import observe
 from metastable.measure import Measure
-from metastable.report import snapshots
 from metastable.solve import Path
 from metastable.solve.simulation import Simulation, read_config
 from metastable.solve.storage import writing
@@ -101,6 +100,8 @@ def run(settings: Simulation, progress: bool) -> tuple[Path, list[str]]:
     path = settings.run(progress)
     if not path.end.sphere:
         return path, []
+    from metastable.drawing import snapshots
+
     folder = settings.output.out
     with writing(folder):
         drawn = snapshots(path, os.path.join(folder, "tokens"), title=title(settings, path.end.n))

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from metastable.papers import FAILS, PAPERS, Verdict, select
-from metastable.papers import verify as run_claims
+if TYPE_CHECKING:
+    from rich.console import Console
 
-COLOURS = {"holds": "green", "fails": "red", "inconclusive": "yellow"}
-RELATIONS = {"equal": "", "at most": "≤ ", "at least": "≥ "}
+    from metastable.papers import Verdict
+
+WIDTH = 140
+"""Columns of a table that goes into a pipe, which is not a terminal of 80 columns."""
 
 
 def verify(
@@ -51,7 +51,7 @@ def verify(
             "quick": quick,
             "seed": seed,
             "report": page,
-            "holds": all(v.verdict != FAILS for v in verdicts) and any(v.holds for v in verdicts),
+            "holds": not any(v.fails for v in verdicts) and any(v.holds for v in verdicts),
             "verdicts": [v.to_dict() for v in verdicts],
         }
         typer.echo(json.dumps(record))
@@ -72,9 +72,9 @@ def run_and_report(
     quiet: bool = False,
 ) -> tuple[list[Verdict], str]:
     """Run the claims with progress on standard error, write the report; the verdicts and the page's path."""
-    from metastable.report import write_report
+    from metastable.papers import verify, write_report
 
-    verdicts = run_claims(paper, quick=quick, out=folder, claims=claims, jobs=jobs, progress=not quiet, seed=seed)
+    verdicts = verify(paper, quick=quick, out=folder, claims=claims, jobs=jobs, progress=not quiet, seed=seed)
     if not quiet:
         typer.echo("drawing the report ...", err=True)
     return verdicts, str(write_report(verdicts, folder, paper=paper, quick=quick, seed=seed))
@@ -82,10 +82,11 @@ def run_and_report(
 
 def show(verdicts: list[Verdict]) -> None:
     """The verdict table."""
-    console = Console()
-    # A pipe is not a terminal of 80 columns: let lines be as long as they are.
-    if not sys.stdout.isatty():
-        console = Console(width=140)
+    from rich.table import Table
+
+    from metastable.drawing.palette import TERMINAL_VERDICTS
+
+    console = _console()
     table = Table(title="Verdicts", title_style="bold", show_lines=False)
     table.add_column("claim", no_wrap=True)
     table.add_column("quantity")
@@ -95,11 +96,11 @@ def show(verdicts: list[Verdict]) -> None:
     table.add_column("s", justify="right")
     for v in verdicts:
         error = f" ± {v.uncertainty:.1g}" if v.uncertainty else ""
-        colour = COLOURS[v.verdict]
+        colour = TERMINAL_VERDICTS[v.verdict]
         table.add_row(
             v.claim,
             v.unit,
-            f"{RELATIONS[v.relation]}{v.expected:.4g}",
+            f"{v.sign}{v.expected:.4g}",
             f"{v.measured:.4g}{error}",
             f"{v.tolerance:.2g}",
             f"[{colour}]{v.verdict}[/]",
@@ -108,29 +109,38 @@ def show(verdicts: list[Verdict]) -> None:
     console.print(table)
     for v in verdicts:
         if not v.holds:
-            console.print(
-                f"{v.claim}: {v.verdict}. {v.note}", style=COLOURS[v.verdict], highlight=False, markup=False
-            )
-    counted = {name: sum(v.verdict == name for v in verdicts) for name in COLOURS}
+            line, colour = f"{v.claim}: {v.verdict}. {v.note}", TERMINAL_VERDICTS[v.verdict]
+            console.print(line, style=colour, highlight=False, markup=False)
+    counted = {name: sum(v.verdict == name for v in verdicts) for name in TERMINAL_VERDICTS}
     console.print(", ".join(f"{count} {name}" for name, count in counted.items()), highlight=False)
 
 
 def leave(verdicts: list[Verdict]) -> None:
     """Exit code 1 when a claim fails, when an experiment stopped with an error, or when none could be decided."""
-    if any(v.verdict == FAILS or v.stopped for v in verdicts) or not any(v.holds for v in verdicts):
+    if any(v.fails or v.stopped for v in verdicts) or not any(v.holds for v in verdicts):
         raise typer.Exit(1)
 
 
 def _list(paper: str, as_json: bool) -> None:
-    claims = select(paper)
+    from rich.table import Table
+
+    from metastable.papers import PAPERS, claims_of
+
+    claims = claims_of(paper)
     if as_json:
         names = [{"claim": c.name, "theme": c.theme, "source": c.source, "statement": c.statement} for c in claims]
         typer.echo(json.dumps({"paper": paper, "arxiv": PAPERS[paper].arxiv, "claims": names}))
         return
-    console = Console() if sys.stdout.isatty() else Console(width=140)
+    console = _console()
     table = Table(title=f"{PAPERS[paper].title} (arXiv:{PAPERS[paper].arxiv})", title_style="bold", show_lines=True)
     for name in ("claim", "statement", "source"):
         table.add_column(name)
     for c in claims:
         table.add_row(c.name, c.statement, c.source)
     console.print(table)
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=WIDTH)

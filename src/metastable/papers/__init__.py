@@ -1,8 +1,9 @@
 """Papers as software: their claims, the experiments that test them, and the verdicts."""
 
-from metastable.papers.claim import FAILS, HOLDS, INCONCLUSIVE, Claim, Finding, Setting, Verdict
-from metastable.papers.drawing import Drawing, Lines, PhaseMap, Portrait, Series
-from metastable.papers.run import PAPERS, Paper, select, verdicts, verify
+from metastable.papers.claim import FAILS, HOLDS, INCONCLUSIVE, Claim, Outcome, Setting, Verdict
+from metastable.papers.page import write_report
+from metastable.papers.paper import PAPERS, Paper, claims_of
+from metastable.papers.run import verdicts, verify
 
 __all__ = [
     "FAILS",
@@ -10,16 +11,12 @@ __all__ = [
     "INCONCLUSIVE",
     "PAPERS",
     "Claim",
-    "Drawing",
-    "Finding",
-    "Lines",
+    "Outcome",
     "Paper",
-    "PhaseMap",
-    "Portrait",
-    "Series",
     "Setting",
     "Verdict",
-    "select",
+    "claims_of",
     "verdicts",
     "verify",
+    "write_report",
 ]

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from metastable.drawing import Figure
 from metastable.errors import InvalidInput
-from metastable.papers.drawing import Drawing
 
 HOLDS, FAILS, INCONCLUSIVE = "holds", "fails", "inconclusive"
-RELATIONS = ("equal", "at most", "at least")
+RELATIONS = {"equal": "", "at most": "≤ ", "at least": "≥ "}
+"""How a measured number may stand to the expected one, and the sign that says so in front of the latter."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class Setting:
 
 
 @dataclass(frozen=True, eq=False)
-class Finding:
+class Outcome:
     """What an experiment measured.
 
     uncertainty: its standard error (0 for deterministic experiments). curves: arrays for the figure. table: rows
@@ -46,6 +47,16 @@ class Finding:
     stopped: bool = False
 
 
+def as_rows(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> list[dict[str, Any]]:
+    """The columns of a table, all of one length, as the rows of `Outcome.table`.
+
+    >>> as_rows({"n": np.array([1, 2]), "error": [0.5, 0.25]})
+    [{'n': 1, 'error': 0.5}, {'n': 2, 'error': 0.25}]
+    """
+    plain = [values.tolist() if isinstance(values, np.ndarray) else values for values in columns.values()]
+    return [dict(zip(columns, row, strict=True)) for row in zip(*plain, strict=True)]
+
+
 @dataclass(frozen=True)
 class Claim:
     """A statement in words, an experiment, the number expected of it, and how far off it may be.
@@ -54,7 +65,7 @@ class Claim:
     then slack). relative: the tolerance is a fraction of |expected|. reason: why this tolerance. source: whose
     statement it is, the paper's or metastable's estimate. effort: rough cost, to start long ones first.
 
-    >>> claim = Claim("two", "One and one is two.", lambda setting: Finding(2.001), expected=2.0, tolerance=0.01,
+    >>> claim = Claim("two", "One and one is two.", lambda setting: Outcome(2.001), expected=2.0, tolerance=0.01,
     ...               reason="rounding", source="arithmetic")
     >>> claim.judge(claim.experiment(Setting())).verdict
     'holds'
@@ -62,12 +73,12 @@ class Claim:
 
     name: str
     statement: str
-    experiment: Callable[[Setting], Finding]
+    experiment: Callable[[Setting], Outcome]
     expected: float
     tolerance: float
     reason: str
     source: str
-    figure: Callable[[Finding], Drawing] | None = None
+    figure: Callable[[Outcome], Figure] | None = None
     relation: str = "equal"
     relative: bool = False
     theme: str = ""
@@ -85,22 +96,22 @@ class Claim:
         """The tolerance as an absolute number."""
         return self.tolerance * abs(self.expected) if self.relative else self.tolerance
 
-    def judge(self, finding: Finding, seconds: float = 0.0) -> Verdict:
+    def judge(self, outcome: Outcome, seconds: float = 0.0) -> Verdict:
         """Holds, fails, or inconclusive when the error of the experiment itself is too large to tell."""
-        if finding.inconclusive or not math.isfinite(finding.measured):
+        if outcome.inconclusive or not math.isfinite(outcome.measured):
             verdict = INCONCLUSIVE
-            note = finding.inconclusive or f"the experiment gave {finding.measured}"
+            note = outcome.inconclusive or f"the experiment gave {outcome.measured}"
         else:
-            excess = self._excess(finding.measured)
-            if finding.uncertainty > self.allowed > 0:
+            excess = self._excess(outcome.measured)
+            if outcome.uncertainty > self.allowed > 0:
                 verdict = INCONCLUSIVE
-                note = f"standard error {finding.uncertainty:.2g} exceeds the tolerance {self.allowed:.2g}"
+                note = f"standard error {outcome.uncertainty:.2g} exceeds the tolerance {self.allowed:.2g}"
             elif excess <= self.allowed:
-                verdict, note = HOLDS, finding.note
-            elif excess <= self.allowed + 2 * finding.uncertainty:
+                verdict, note = HOLDS, outcome.note
+            elif excess <= self.allowed + 2 * outcome.uncertainty:
                 verdict, note = INCONCLUSIVE, "outside the tolerance by less than two standard errors"
             else:
-                verdict, note = FAILS, finding.note
+                verdict, note = FAILS, outcome.note
         return Verdict(
             claim=self.name,
             statement=self.statement,
@@ -108,25 +119,25 @@ class Claim:
             theme=self.theme,
             unit=self.unit,
             expected=self.expected,
-            measured=finding.measured,
+            measured=outcome.measured,
             tolerance=self.allowed,
             relation=self.relation,
             reason=self.reason,
             verdict=verdict,
-            uncertainty=finding.uncertainty,
+            uncertainty=outcome.uncertainty,
             note=note,
-            table=tuple(dict(row) for row in finding.table),
+            table=tuple(dict(row) for row in outcome.table),
             seconds=seconds,
-            figure=self._draw(finding),
-            stopped=finding.stopped,
+            figure=self._draw(outcome),
+            stopped=outcome.stopped,
         )
 
     def _excess(self, measured: float) -> float:
         difference = measured - self.expected
         return {"equal": abs(difference), "at most": difference, "at least": -difference}[self.relation]
 
-    def _draw(self, finding: Finding) -> Drawing | None:
-        return self.figure(finding) if self.figure is not None and finding.curves else None
+    def _draw(self, outcome: Outcome) -> Figure | None:
+        return self.figure(outcome) if self.figure is not None and outcome.curves else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +150,7 @@ class Verdict:
     tolerance: float
     reason: str
     verdict: str
-    figure: Drawing | None = field(default=None, repr=False)
+    figure: Figure | None = field(default=None, repr=False)
     seconds: float = 0.0
     relation: str = "equal"
     uncertainty: float = 0.0
@@ -156,6 +167,16 @@ class Verdict:
     def holds(self) -> bool:
         """Whether the claim holds; a claim that fails or is inconclusive does not."""
         return self.verdict == HOLDS
+
+    @property
+    def fails(self) -> bool:
+        """Whether the claim fails; one that is inconclusive neither holds nor fails."""
+        return self.verdict == FAILS
+
+    @property
+    def sign(self) -> str:
+        """What stands in front of the expected number: nothing, "≤ " or "≥ "."""
+        return RELATIONS[self.relation]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings, for JSON; numbers that are not finite become None. Without the figure."""

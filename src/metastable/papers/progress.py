@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from metastable.drawing.palette import TERMINAL_VERDICTS
 from metastable.papers.claim import Verdict
-
-COLOURS = {"holds": "green", "fails": "red", "inconclusive": "yellow"}
 
 
 @contextmanager
-def bar(show: bool, total: int) -> Iterator[Callable[[Verdict], None]]:
+def progress_bar(show: bool, total: int) -> Iterator[Callable[[Verdict], None]]:
     """Yields a function to call with every verdict; draws on stderr when `show`, so that stdout stays clean."""
     if not show:
         yield lambda verdict: None
@@ -24,7 +23,7 @@ def bar(show: bool, total: int) -> Iterator[Callable[[Verdict], None]]:
         task = progress.add_task("claims", total=total)
 
         def advance(verdict: Verdict) -> None:
-            colour = COLOURS[verdict.verdict]
+            colour = TERMINAL_VERDICTS[verdict.verdict]
             age = "stored" if verdict.resumed else f"{verdict.seconds:.1f} s"
             progress.console.print(f"[{colour}]{verdict.verdict:>12}[/] {verdict.claim} [dim]({age})[/]")
             progress.advance(task)

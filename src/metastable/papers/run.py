@@ -7,45 +7,17 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from importlib import import_module
+from dataclasses import replace
 from pathlib import Path as FilePath
 
-import joblib
 import numba
 import torch
 
 from metastable.errors import InvalidInput
-from metastable.papers.claim import Claim, Finding, Setting, Verdict
-from metastable.papers.progress import bar
+from metastable.papers.claim import Claim, Outcome, Setting, Verdict
+from metastable.papers.paper import claims_of
+from metastable.papers.progress import progress_bar
 from metastable.papers.store import ClaimStore, claim_key
-
-
-@dataclass(frozen=True)
-class Paper:
-    """A paper whose claims are tested: how it is called here, its title, authors and arXiv number."""
-
-    name: str
-    title: str
-    authors: str
-    arxiv: str
-    module: str
-
-    @property
-    def claims(self) -> tuple[Claim, ...]:
-        """Its claims, in the order in which they are reported."""
-        return tuple(import_module(self.module).CLAIMS)
-
-
-PAPERS: dict[str, Paper] = {
-    "concentration": Paper(
-        "concentration",
-        "Concentration in the low-temperature regime",
-        "Alcalde, Bungert, Riedl, Roith",
-        "2605.10931",
-        "metastable.papers.concentration",
-    ),
-}
 
 
 def verify(
@@ -64,14 +36,14 @@ def verify(
     process. out: a folder; finished claims are kept in out/claims and are not computed again while version, code,
     quick and seed are the same. A claim whose experiment raises is "inconclusive" and says why.
 
-    >>> from metastable.papers import Claim, Finding
-    >>> claim = Claim("pi", "pi is 3.", lambda setting: Finding(3.14159), 3.0, 0.2, "rounding", "1 Kings 7:23")
+    >>> from metastable.papers import Claim, Outcome
+    >>> claim = Claim("pi", "pi is 3.", lambda setting: Outcome(3.14159), 3.0, 0.2, "rounding", "1 Kings 7:23")
     >>> [v.verdict for v in verify([claim], jobs=1)]
     ['holds']
     """
-    chosen = select(paper, claims)
+    chosen = claims_of(paper, claims)
     finished = {}
-    with bar(progress, len(chosen)) as advance:
+    with progress_bar(progress, len(chosen)) as advance:
         for verdict in verdicts(paper, quick=quick, out=out, claims=claims, jobs=jobs, seed=seed):
             finished[verdict.claim] = verdict
             advance(verdict)
@@ -94,7 +66,7 @@ def verdicts(
     folder = None if out is None else FilePath(out) / "claims"
     store = None if folder is None else ClaimStore(folder)
     waiting: list[Claim] = []
-    for claim in select(paper, claims):
+    for claim in claims_of(paper, claims):
         known = store.read(claim, setting) if store is not None else None
         if known is None:
             waiting.append(claim)
@@ -102,34 +74,19 @@ def verdicts(
             yield replace(claim.judge(*known), resumed=True)
     waiting.sort(key=lambda claim: -claim.effort)  # long ones first, so that no process idles at the end
     by_name = {claim.name: claim for claim in waiting}
-    for name, finding, seconds in _findings(waiting, setting, folder, jobs):
-        yield by_name[name].judge(finding, seconds)
+    for name, outcome, seconds in _outcomes(waiting, setting, folder, jobs):
+        yield by_name[name].judge(outcome, seconds)
 
 
-def select(paper: str | Sequence[Claim], names: Sequence[str] | None = None) -> tuple[Claim, ...]:
-    """The claims of a paper, or those with the given names; a sentence with the valid names for an unknown one."""
-    if isinstance(paper, str):
-        if paper not in PAPERS:
-            raise InvalidInput(f"unknown paper {paper!r}; choose from {', '.join(PAPERS)}")
-        known = PAPERS[paper].claims
-    else:
-        known = tuple(paper)
-    if names is None:
-        return known
-    titles = {claim.name for claim in known}
-    for name in names:
-        if name not in titles:
-            raise InvalidInput(f"unknown claim {name!r}; choose from {', '.join(claim.name for claim in known)}")
-    return tuple(claim for claim in known if claim.name in set(names))
-
-
-def _findings(
+def _outcomes(
     claims: Sequence[Claim], setting: Setting, folder: FilePath | None, jobs: int
-) -> Iterator[tuple[str, Finding, float]]:
+) -> Iterator[tuple[str, Outcome, float]]:
     if jobs == 1 or len(claims) <= 1:
         for claim in claims:
             yield _run(claim, setting, folder)
         return
+    import joblib
+
     with joblib.parallel_config("loky", n_jobs=min(jobs, len(claims)), inner_max_num_threads=1):
         tasks = (joblib.delayed(_run)(claim, setting, folder) for claim in claims)
         yield from joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="all")(tasks)
@@ -148,17 +105,17 @@ def _one_thread() -> Iterator[None]:
         numba.set_num_threads(before[1])
 
 
-def _run(claim: Claim, setting: Setting, folder: FilePath | None) -> tuple[str, Finding, float]:
+def _run(claim: Claim, setting: Setting, folder: FilePath | None) -> tuple[str, Outcome, float]:
     begin = time.perf_counter()
     key = claim_key(claim, setting)  # before the experiment: it describes the code that runs
     try:
         with warnings.catch_warnings(), _one_thread():
             warnings.simplefilter("ignore")
-            finding = claim.experiment(setting)
+            outcome = claim.experiment(setting)
     except Exception as error:
         sentence = f"the experiment stopped: {type(error).__name__}: {error}"
-        return claim.name, Finding(float("nan"), inconclusive=sentence, stopped=True), time.perf_counter() - begin
+        return claim.name, Outcome(float("nan"), inconclusive=sentence, stopped=True), time.perf_counter() - begin
     seconds = time.perf_counter() - begin
     if folder is not None:
-        ClaimStore(folder).write(claim, setting, finding, seconds, key)
-    return claim.name, finding, seconds
+        ClaimStore(folder).write(claim, setting, outcome, seconds, key)
+    return claim.name, outcome, seconds

@@ -16,26 +16,25 @@ import numpy as np
 
 from metastable._version import __version__
 from metastable.errors import StorageError
-from metastable.papers.claim import Claim, Finding, Setting
+from metastable.papers.claim import Claim, Outcome, Setting
 
-ROOMS_AFTER = ("report", "encoders", "audit", "cli")
-"""Rooms that no experiment uses."""
+BESIDE = ("drawing", "sweep", "encoders", "audit", "monitor", "lab", "cli", "benchmarks")
+"""Rooms that no experiment rests on. One that is not named here counts, so that a new one is never overlooked."""
 
 
 @cache
-def engine() -> str:
+def engine(package: FilePath = FilePath(__file__).parents[1]) -> str:
     """Hash of the sources that experiments rest on: a change of the solver is a change of every claim."""
-    package = FilePath(__file__).parents[1]
     found = hashlib.sha256()
     for source in sorted(package.rglob("*.py")):
         name = source.relative_to(package)
-        if name.parts[0] not in ROOMS_AFTER:
+        if name.parts[0] not in BESIDE:
             found.update(str(name).encode() + b"\0" + source.read_bytes())
     return found.hexdigest()
 
 
 def claim_key(claim: Claim, setting: Setting) -> str:
-    """What a stored finding depends on: version, engine, the experiment's module as it is now, name, setting."""
+    """What a stored outcome depends on: version, engine, the experiment's module as it is now, name, setting."""
     module = sys.modules.get(claim.experiment.__module__)
     try:
         code = inspect.getsource(module) if module is not None else ""
@@ -55,7 +54,7 @@ def claim_key(claim: Claim, setting: Setting) -> str:
 
 
 class ClaimStore:
-    """Findings under `folder`, by claim name."""
+    """Outcomes under `folder`, by claim name."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = FilePath(folder)
@@ -64,8 +63,8 @@ class ClaimStore:
         except OSError as error:
             raise StorageError(f"cannot create the folder {self.folder}: {error.strerror}") from error
 
-    def read(self, claim: Claim, setting: Setting) -> tuple[Finding, float] | None:
-        """The finding and its seconds when it was stored under the same key; None otherwise."""
+    def read(self, claim: Claim, setting: Setting) -> tuple[Outcome, float] | None:
+        """The outcome and its seconds when it was stored under the same key; None otherwise."""
         try:
             record = json.loads(self._json(claim).read_text())
             if record["key"] != claim_key(claim, setting):
@@ -74,7 +73,7 @@ class ClaimStore:
                 curves = {name: arrays[name] for name in arrays.files if name != "__key__"}
                 if str(arrays["__key__"]) != record["key"]:
                     return None
-            finding = Finding(
+            outcome = Outcome(
                 measured=float("nan") if record["measured"] is None else float(record["measured"]),
                 uncertainty=record["uncertainty"],
                 curves=curves,
@@ -82,26 +81,26 @@ class ClaimStore:
                 note=record["note"],
                 inconclusive=record["inconclusive"],
             )
-            return finding, float(record["seconds"])
+            return outcome, float(record["seconds"])
         except (OSError, ValueError, KeyError, TypeError):
             return None  # nothing there, or a file that another program wrote: the claim is computed again
 
-    def write(self, claim: Claim, setting: Setting, finding: Finding, seconds: float, key: str) -> None:
-        """Store a finding under its `claim_key`; the JSON goes last: where it is, both files are whole."""
+    def write(self, claim: Claim, setting: Setting, outcome: Outcome, seconds: float, key: str) -> None:
+        """Store an outcome under its `claim_key`; the JSON goes last: where it is, both files are whole."""
         temporary = self._npz(claim).with_suffix(f".{os.getpid()}.part")
         with open(temporary, "wb") as file:
-            np.savez_compressed(file, __key__=np.array(key), **dict(finding.curves))  # type: ignore[arg-type]
+            np.savez_compressed(file, __key__=np.array(key), **dict(outcome.curves))  # type: ignore[arg-type]
         os.replace(temporary, self._npz(claim))
         record: dict[str, Any] = {
             "key": key,
             "claim": claim.name,
             "version": __version__,
             "setting": asdict(setting),
-            "measured": finding.measured if np.isfinite(finding.measured) else None,
-            "uncertainty": finding.uncertainty,
-            "table": [dict(row) for row in finding.table],
-            "note": finding.note,
-            "inconclusive": finding.inconclusive,
+            "measured": outcome.measured if np.isfinite(outcome.measured) else None,
+            "uncertainty": outcome.uncertainty,
+            "table": [dict(row) for row in outcome.table],
+            "note": outcome.note,
+            "inconclusive": outcome.inconclusive,
             "seconds": seconds,
         }
         temporary = self._json(claim).with_suffix(f".{os.getpid()}.part")

@@ -8,17 +8,17 @@ import numpy as np
 import torch
 
 from metastable import sphere
+from metastable.drawing import Lines, Series, shaded
 from metastable.meanfield import Skewed, nodes, reference_skew
 from metastable.measure import Measure
-from metastable.papers.claim import Claim, Finding, Setting
-from metastable.papers.concentration.families import distance_curve, distances, run, sheared, slope
-from metastable.papers.drawing import Lines, Series
+from metastable.papers.claim import Claim, Outcome, Setting
+from metastable.papers.concentration.families import sheared
+from metastable.papers.concentration.measuring import distance_curve, distances, run, slope
+from metastable.papers.concentration.sources import ESTIMATE, PAPER
 from metastable.theory import distance_to_limit, forecast, limit, spectrum
 from metastable.weights import AttentionWeights
 
 THEME = "The curve W2(t)"
-ESTIMATE = "metastable's estimate"
-PAPER = "arXiv:2605.10931"
 STABILITY, DECAY = 1.0, 0.5
 """C and c with which the theorem's bound is drawn for G(0.5): the spread of M, and min(g_in, g_out/2)."""
 
@@ -28,7 +28,7 @@ def theorem_curve(beta: float, times: np.ndarray) -> np.ndarray:
     return math.sqrt(math.log(beta + 1) / beta) * np.exp(STABILITY * times) + np.exp(-DECAY * times)
 
 
-def curves_experiment(setting: Setting) -> Finding:
+def curves_experiment(setting: Setting) -> Outcome:
     """Mean field of G(0.5) from the skewed law; tokens beside it; the constant in front of the theorem's bound."""
     w, law = sheared(0.5), reference_skew()
     betas = np.array(setting.choose((4.0, 64.0, 1024.0), (4.0, 16.0, 64.0, 256.0, 1024.0, 4096.0)))
@@ -62,29 +62,24 @@ def curves_experiment(setting: Setting) -> Finding:
     finer = nodes(law, 2, 4000, kind="graded", axis=[1.0, 0.0], depth=20.0)
     curves["zero temperature"] = np.asarray(distance_to_limit(w, finer, times))
     note = f"C = {STABILITY:g}, c = {DECAY:g}; K = {constant:.4g}, and {at_rest:.4g} for a law that does not move"
-    return Finding(constant / at_rest, curves=curves, table=rows, note=note)
+    return Outcome(constant / at_rest, curves=curves, table=rows, note=note)
 
 
-def curves_figure(finding: Finding) -> Lines:
+def curves_figure(outcome: Outcome) -> Lines:
     """All betas on one logarithmic plot: mean field, tokens, zero temperature, bound."""
-    t, betas = finding.curves["t"], finding.curves["beta"]
-    shades = np.linspace(0, 1, len(betas))
-    series = [
-        Series(t, finding.curves[f"mean field {b:g}"], f"β = {b:g}", shade=s)
-        for b, s in zip(betas, shades, strict=True)
-    ]
-    series += [
-        Series(t, finding.curves[f"tokens {b:g}"], f"iid tokens, β = {b:g}", "dotted", shade=s)
-        for b, s in zip(betas, shades, strict=True)
-    ]
-    series += [
-        Series(t, finding.curves[f"forecast {b:g}"], f"forecast, β = {b:g}", "dashed", shade=s)
-        for b, s in zip(betas, shades, strict=True)
-    ]
-    series.append(Series(t, finding.curves["zero temperature"], "zero temperature (β = ∞)", "dashed"))
+    t, betas = outcome.curves["t"], outcome.curves["beta"]
+    series = []
+    for kind, words, style in (
+        ("mean field", "", "line"),
+        ("tokens", "iid tokens, ", "dotted"),
+        ("forecast", "forecast, ", "dashed"),
+    ):
+        curves = [(t, outcome.curves[f"{kind} {b:g}"]) for b in betas]
+        series += shaded(curves, [f"{words}β = {b:g}" for b in betas], style)
+    series.append(Series(t, outcome.curves["zero temperature"], "zero temperature (β = ∞)", "dashed"))
     last = float(betas[-1])
     label = f"rigorous bound along a run, β = {last:g}"
-    series.append(Series(finding.curves["bound t"], finding.curves["bound"], label, "steps"))
+    series.append(Series(outcome.curves["bound t"], outcome.curves["bound"], label, "steps"))
     shape = np.minimum(theorem_curve(last, t), 2.0)
     series.append(Series(t, shape, f"shape of the theorem's bound, β = {last:g}", "steps"))
     return Lines(
@@ -97,27 +92,27 @@ def curves_figure(finding: Finding) -> Lines:
     )
 
 
-def decay_experiment(setting: Setting) -> Finding:
+def decay_experiment(setting: Setting) -> Outcome:
     """Largest deviation from the zero-temperature curve while that is far above the floor."""
     w, law, beta = sheared(0.5), reference_skew(), setting.choose(256.0, 4096.0)
     times = np.linspace(0, setting.choose(3.0, 6.0), 25)
     w2 = distance_curve(w, beta, law, times)
     dense = nodes(law, 2, 4000, kind="graded", axis=[1.0, 0.0], depth=16.0)
     zero = np.asarray(distance_to_limit(w, dense, times))
-    return Finding(float(np.abs(w2 / zero - 1).max()), curves={"t": times, "finite": w2, "zero": zero})
+    return Outcome(float(np.abs(w2 / zero - 1).max()), curves={"t": times, "finite": w2, "zero": zero})
 
 
-def decay_figure(finding: Finding) -> Lines:
+def decay_figure(outcome: Outcome) -> Lines:
     """Both curves."""
-    t = finding.curves["t"]
+    t = outcome.curves["t"]
     series = [
-        Series(t, finding.curves["finite"], "finite β, mean field"),
-        Series(t, finding.curves["zero"], "zero temperature", "dashed"),
+        Series(t, outcome.curves["finite"], "finite β, mean field"),
+        Series(t, outcome.curves["zero"], "zero temperature", "dashed"),
     ]
     return Lines("Decay before the floor, G(0.5), skewed data", "time t", "W₂(ρ_t, Π#ρ₀)", series, log_y=True)
 
 
-def sphere_floor_experiment(setting: Setting) -> Finding:
+def sphere_floor_experiment(setting: Setting) -> Outcome:
     """Floor on S^2, E a point pair, B = I, f_0 = 1 + a <e1, x>: measured against 2 sqrt(l1 a/(4 g beta))."""
     w = AttentionWeights(V=np.diag([2.0, 1.0, 1.0]), B=np.eye(3))
     tilt, law = 0.5, Skewed([1.0, 0.0, 0.0], 0.5)
@@ -140,22 +135,20 @@ def sphere_floor_experiment(setting: Setting) -> Finding:
         ratios.append(float(w2[-1] / predicted))
         rows.append({"beta": beta, "nodes": rho0.n, f"W2 at t = {end:g}": w2[-1], "predicted floor": predicted})
         curves |= {f"W2 {beta:g}": w2, f"floor {beta:g}": np.array([predicted])}
-    return Finding(ratios[-1], curves=curves, table=rows)
+    return Outcome(ratios[-1], curves=curves, table=rows)
 
 
-def sphere_floor_figure(finding: Finding) -> Lines:
+def sphere_floor_figure(outcome: Outcome) -> Lines:
     """Curves and floors."""
-    t, betas = finding.curves["t"], finding.curves["beta"]
-    series = []
-    for i, b in enumerate(betas):
-        shade = i / max(1, len(betas) - 1)
-        series.append(Series(t, finding.curves[f"W2 {b:g}"], f"β = {b:g}", shade=shade))
-        floor = np.full_like(t, finding.curves[f"floor {b:g}"][0])
-        series.append(Series(t, floor, f"predicted floor, β = {b:g}", "dashed", shade=shade))
+    t, betas = outcome.curves["t"], outcome.curves["beta"]
+    measured = shaded([(t, outcome.curves[f"W2 {b:g}"]) for b in betas], [f"β = {b:g}" for b in betas])
+    floors = [(t, np.full_like(t, outcome.curves[f"floor {b:g}"][0])) for b in betas]
+    predicted = shaded(floors, [f"predicted floor, β = {b:g}" for b in betas], "dashed")
+    series = [one for pair in zip(measured, predicted, strict=True) for one in pair]
     return Lines("Graded nodes on S², V = diag(2, 1, 1), B = I", "time t", "W₂(ρ_t, Π#ρ₀)", series, log_y=True)
 
 
-def token_limit_experiment(setting: Setting) -> Finding:
+def token_limit_experiment(setting: Setting) -> Outcome:
     """Time at which n equispaced tokens are nearest to Pi#rho_0, against log n."""
     w, beta = sheared(0.5), 1024.0
     counts = np.array(setting.choose((250, 500, 1000), (250, 500, 1000, 2000, 4000)))
@@ -168,16 +161,13 @@ def token_limit_experiment(setting: Setting) -> Finding:
         best.append(times[int(np.argmin(w2))])
         rows.append({"n": int(n), "smallest W2": w2.min(), "at t": best[-1]})
         curves[f"W2 {n}"] = w2
-    return Finding(slope(np.log(counts), best) * spectrum(w).g_out, curves=curves, table=rows)
+    return Outcome(slope(np.log(counts), best) * spectrum(w).g_out, curves=curves, table=rows)
 
 
-def token_limit_figure(finding: Finding) -> Lines:
+def token_limit_figure(outcome: Outcome) -> Lines:
     """W2 of n tokens."""
-    t, counts = finding.curves["t"], finding.curves["n"]
-    series = [
-        Series(t, finding.curves[f"W2 {n}"], f"n = {n}", shade=i / max(1, len(counts) - 1))
-        for i, n in enumerate(counts)
-    ]
+    t, counts = outcome.curves["t"], outcome.curves["n"]
+    series = shaded([(t, outcome.curves[f"W2 {n}"]) for n in counts], [f"n = {n}" for n in counts])
     return Lines("n equispaced tokens, G(0.5), β = 1024", "time t", "W₂(ρ_t, Π#ρ₀)", series, log_y=True)
 
 

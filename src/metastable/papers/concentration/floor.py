@@ -7,26 +7,20 @@ import math
 import numpy as np
 from torch import Tensor
 
+from metastable.drawing import Lines, Series, shaded
 from metastable.meanfield import Harmonics, Skewed, Uniform, nodes, reference_skew
-from metastable.papers.claim import Claim, Finding, Setting
-from metastable.papers.concentration.families import (
-    distance_curve,
-    distances,
-    mean_field,
-    plain,
-    run,
-    sheared,
-    slope,
-)
-from metastable.papers.drawing import Lines, Series
+from metastable.papers.claim import Claim, Outcome, Setting, as_rows
+from metastable.papers.concentration.families import plain, sheared
+from metastable.papers.concentration.measuring import distance_curve, distances, mean_field, run, slope
+from metastable.papers.concentration.sources import ESTIMATE
 from metastable.theory import limit, zero_temperature
 
 THEME = "Error and floor in beta"
-ESTIMATE = "metastable's estimate"
 TILT = 0.5
+"""a of the density (1 + a cos)/2pi on which the mass that changes sides is counted."""
 
 
-def error_experiment(setting: Setting) -> Finding:
+def error_experiment(setting: Setting) -> Outcome:
     """rms |x_beta(t) - x_0(t)| over tokens that start together, at fixed t, against beta; it bounds W2."""
     betas = np.array(setting.choose((50.0, 100.0, 200.0), (50.0, 100.0, 200.0, 400.0, 800.0)))
     w, times = sheared(0.5), np.array([0.0, 1.0, 2.0])
@@ -37,19 +31,19 @@ def error_experiment(setting: Setting) -> Finding:
         errors.append(((gap**2).sum(2) @ path.mass).sqrt().numpy())
     table = np.array(errors)
     slopes = [slope(np.log(betas), np.log(table[:, i])) for i in range(2)]
-    rows = [{"t": t, "slope": value} for t, value in zip(times[1:], slopes, strict=True)]
-    return Finding(
+    rows = as_rows({"t": times[1:], "slope": slopes})
+    return Outcome(
         max(slopes, key=lambda value: abs(value + 1)),
         curves={"beta": betas, "t = 1": table[:, 0], "t = 2": table[:, 1]},
         table=rows,
     )
 
 
-def error_figure(finding: Finding) -> Lines:
+def error_figure(outcome: Outcome) -> Lines:
     """Error against beta with the slope -1 and the theorem's sqrt(log(beta+1)/beta)."""
-    beta = finding.curves["beta"]
-    series = [Series(beta, finding.curves[k], k, "points") for k in ("t = 1", "t = 2")]
-    anchor = finding.curves["t = 2"][0] * beta[0]
+    beta = outcome.curves["beta"]
+    series = [Series(beta, outcome.curves[k], k, "points") for k in ("t = 1", "t = 2")]
+    anchor = outcome.curves["t = 2"][0] * beta[0]
     series.append(Series(beta, anchor / beta, "slope −1", "dashed"))
     series.append(Series(beta, np.sqrt(np.log(beta + 1) / beta), "√(log(β+1)/β)", "dotted"))
     return Lines(
@@ -71,19 +65,16 @@ def floors(setting: Setting) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarr
     return betas, least, {"t": times, "beta": betas, "floor": least, **curves}
 
 
-def floor_experiment(setting: Setting) -> Finding:
+def floor_experiment(setting: Setting) -> Outcome:
     """Exponent of the floor in beta."""
     betas, least, curves = floors(setting)
-    rows = [
-        {"beta": b, "floor": f, "floor/sqrt(log(beta+1)/beta)": f / _theorem(b)}
-        for b, f in zip(betas, least, strict=True)
-    ]
-    return Finding(slope(np.log(betas), np.log(least)), curves=curves, table=rows)
+    rows = as_rows({"beta": betas, "floor": least, "floor/sqrt(log(beta+1)/beta)": least / _theorem(betas)})
+    return Outcome(slope(np.log(betas), np.log(least)), curves=curves, table=rows)
 
 
-def floor_figure(finding: Finding) -> Lines:
+def floor_figure(outcome: Outcome) -> Lines:
     """Floor against beta."""
-    beta, least = finding.curves["beta"], finding.curves["floor"]
+    beta, least = outcome.curves["beta"], outcome.curves["floor"]
     return Lines(
         "Floor of W₂ for skewed data, V = diag(2, 1), B = I",
         "inverse temperature β",
@@ -98,7 +89,7 @@ def floor_figure(finding: Finding) -> Lines:
     )
 
 
-def floor_mass_experiment(setting: Setting) -> Finding:
+def floor_mass_experiment(setting: Setting) -> Outcome:
     """Delta p: mass that ends in the cluster at +e1 beyond what Pi sends there, times beta."""
     betas = np.array(setting.choose((50.0, 100.0), (50.0, 100.0, 200.0, 400.0)))
     predicted = 2 * TILT / (2 * math.pi)  # beta * Delta p = l1 a/(2 pi g), l1 = 2, g = 1
@@ -108,26 +99,26 @@ def floor_mass_experiment(setting: Setting) -> Finding:
         plus = float(path.mass[path.points[1][:, 0] > 0].sum())
         values.append(beta * (plus - 0.5 - TILT / math.pi))
     ratio = np.array(values) / predicted
-    rows = [{"beta": b, "beta Delta p": v, "predicted": predicted} for b, v in zip(betas, values, strict=True)]
-    return Finding(float(ratio[-1]), curves={"beta": betas, "ratio": ratio}, table=rows)
+    rows = as_rows({"beta": betas, "beta Delta p": values, "predicted": [predicted] * len(betas)})
+    return Outcome(float(ratio[-1]), curves={"beta": betas, "ratio": ratio}, table=rows)
 
 
-def floor_mass_figure(finding: Finding) -> Lines:
+def floor_mass_figure(outcome: Outcome) -> Lines:
     """Ratio of measured to predicted Delta p."""
-    beta = finding.curves["beta"]
+    beta = outcome.curves["beta"]
     return Lines(
         "Mass that changes sides: Δp = λ₁a/(2πgβ)",
         "inverse temperature β",
         "measured Δp / predicted",
         [
-            Series(beta, finding.curves["ratio"], "mean field", "points"),
+            Series(beta, outcome.curves["ratio"], "mean field", "points"),
             Series(beta, np.ones_like(beta), "prediction", "dashed"),
         ],
         log_x=True,
     )
 
 
-def collapse_experiment(setting: Setting) -> Finding:
+def collapse_experiment(setting: Setting) -> Outcome:
     """Floor of symmetric data relative to that of skewed data, same beta, same times."""
     beta, n = 64.0, setting.choose(1600, 4000)
     times = np.linspace(0, 12, 49)
@@ -136,17 +127,17 @@ def collapse_experiment(setting: Setting) -> Finding:
     for name, law in laws.items():
         rho0 = nodes(law, 2, n, kind="graded", axis=[1.0, 0.0], depth=16.0)
         curves[name] = distances(run(plain(), beta, rho0, times, rtol=1e-6), limit(plain(), rho0))
-    return Finding(float(curves["symmetric"].min() / curves["skewed"].min()), curves=curves)
+    return Outcome(float(curves["symmetric"].min() / curves["skewed"].min()), curves=curves)
 
 
-def collapse_figure(finding: Finding) -> Lines:
+def collapse_figure(outcome: Outcome) -> Lines:
     """Both curves."""
-    t = finding.curves["t"]
-    series = [Series(t, finding.curves[k], f"{k} law") for k in ("skewed", "symmetric")]
+    t = outcome.curves["t"]
+    series = [Series(t, outcome.curves[k], f"{k} law") for k in ("skewed", "symmetric")]
     return Lines("The floor collapses for symmetric data, B = I", "time t", "W₂(ρ_t, Π#ρ₀)", series, log_y=True)
 
 
-def symmetric_floor_experiment(setting: Setting) -> Finding:
+def symmetric_floor_experiment(setting: Setting) -> Outcome:
     """Offset of the cluster from e1 for the uniform law under G(0.5): its median of x_2/x_1 after concentration."""
     betas = np.array(setting.choose((200.0, 400.0), (200.0, 400.0, 800.0, 1600.0)))
     w, times = sheared(0.5), np.linspace(0, 7, 29)
@@ -156,11 +147,10 @@ def symmetric_floor_experiment(setting: Setting) -> Finding:
         path = run(w, beta, rho0, times, rtol=1e-7)
         offsets.append([abs(_median_ratio(x, path.mass)) for x in path.points])
     table = np.array(offsets)
-    rows = [
-        {"beta": b, "offset at t = 7": o, "beta * offset": b * o} for b, o in zip(betas, table[:, -1], strict=True)
-    ]
+    last = table[:, -1]
+    rows = as_rows({"beta": betas, "offset at t = 7": last, "beta * offset": betas * last})
     curves = {"t": times, "beta": betas, "offset": table}
-    return Finding(slope(np.log(betas), np.log(table[:, -1])), curves=curves, table=rows)
+    return Outcome(slope(np.log(betas), np.log(last)), curves=curves, table=rows)
 
 
 def _median_ratio(points: Tensor, mass: Tensor) -> float:
@@ -173,34 +163,32 @@ def _median_ratio(points: Tensor, mass: Tensor) -> float:
     return float(np.interp(weight.sum() / 2, level, ratio[order]))
 
 
-def symmetric_floor_figure(finding: Finding) -> Lines:
+def symmetric_floor_figure(outcome: Outcome) -> Lines:
     """beta times the offset in time."""
-    t, betas = finding.curves["t"], finding.curves["beta"]
-    series = [
-        Series(t, b * row, f"β = {b:g}", shade=i / max(1, len(betas) - 1))
-        for i, (b, row) in enumerate(zip(betas, finding.curves["offset"], strict=True))
-    ]
+    t, betas = outcome.curves["t"], outcome.curves["beta"]
+    scaled = [(t, b * row) for b, row in zip(betas, outcome.curves["offset"], strict=True)]
+    series = shaded(scaled, [f"β = {b:g}" for b in betas])
     return Lines("Offset of the clusters from E, uniform law, G(0.5)", "time t", "β · |tan of the offset|", series)
 
 
-def plateau_experiment(setting: Setting) -> Finding:
+def plateau_experiment(setting: Setting) -> Outcome:
     """Largest over smallest W2 long after concentration, V and V B^T sharing their dominant space."""
     beta = 64.0
     times = np.concatenate([np.linspace(0, 15, 31), np.linspace(20, setting.choose(60, 200), 9)])
     rho0 = nodes(reference_skew(), 2, setting.choose(800, 2000), kind="graded", axis=[1.0, 0.0], depth=20.0)
     w2 = distances(run(plain(), beta, rho0, times, rtol=1e-6), limit(plain(), rho0))
     late = times >= 15
-    return Finding(float(w2[late].max() / w2[late].min()), curves={"t": times, "W2": w2})
+    return Outcome(float(w2[late].max() / w2[late].min()), curves={"t": times, "W2": w2})
 
 
-def plateau_figure(finding: Finding) -> Lines:
+def plateau_figure(outcome: Outcome) -> Lines:
     """The curve."""
-    series = [Series(finding.curves["t"], finding.curves["W2"], "β = 64, skewed law")]
+    series = [Series(outcome.curves["t"], outcome.curves["W2"], "β = 64, skewed law")]
     return Lines("Metastable plateau, V = diag(2, 1), B = I", "time t", "W₂(ρ_t, Π#ρ₀)", series, log_y=True)
 
 
-def _theorem(beta: np.ndarray | float) -> np.ndarray | float:
-    return np.sqrt(np.log(np.asarray(beta) + 1) / np.asarray(beta))
+def _theorem(beta: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.log(beta + 1) / beta)
 
 
 CLAIMS = (

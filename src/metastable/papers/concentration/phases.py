@@ -6,20 +6,20 @@ import numpy as np
 import torch
 
 from metastable import sphere
+from metastable.drawing import PhaseMap, Portrait, dominant_axes, spectra
 from metastable.meanfield import reference_skew
 from metastable.measure import Measure
-from metastable.papers.claim import Claim, Finding, Setting
-from metastable.papers.concentration.families import commuting, mean_field, run
-from metastable.papers.drawing import PhaseMap, Portrait
+from metastable.papers.claim import Claim, Outcome, Setting
+from metastable.papers.concentration.families import commuting, competing
+from metastable.papers.concentration.measuring import mean_field, run
+from metastable.papers.concentration.sources import PAPER
 from metastable.theory import limit, spectrum
 from metastable.transport import wasserstein
-from metastable.weights import AttentionWeights
 
 THEME = "Three phases"
-PAPER = "arXiv:2605.10931"
 
 
-def phases_experiment(setting: Setting) -> Finding:
+def phases_experiment(setting: Setting) -> Outcome:
     """Which of rho_0, Pi#rho_0 and the terminal law is nearest, by beta and time; share in the right order."""
     w, law = commuting(), reference_skew()
     betas = np.array(setting.choose((8.0, 16.0, 32.0), (8.0, 16.0, 32.0, 64.0, 128.0, 256.0)))
@@ -39,7 +39,7 @@ def phases_experiment(setting: Setting) -> Finding:
         changes = np.flatnonzero(np.diff(phase[i]))
         rows.append({"beta": beta, "phases": " ".join("ICT"[phase[i, j]] for j in [0, *(changes + 1)])})
     ordered = [in_order(row) for row in phase]
-    return Finding(float(np.mean(ordered)), curves={"t": times, "beta": betas, "phase": phase}, table=rows)
+    return Outcome(float(np.mean(ordered)), curves={"t": times, "beta": betas, "phase": phase}, table=rows)
 
 
 def in_order(phases: np.ndarray) -> bool:
@@ -52,24 +52,19 @@ def in_order(phases: np.ndarray) -> bool:
     return met == [0, 1, 2] and int(phases[-1]) == 2
 
 
-def phases_figure(finding: Finding) -> PhaseMap:
+def phases_figure(outcome: Outcome) -> PhaseMap:
     """The phase diagram."""
     return PhaseMap(
         "Nearest phase, V = diag(1, 2), B = diag(3, 1), skewed data",
-        finding.curves["t"],
-        finding.curves["beta"],
-        finding.curves["phase"],
+        outcome.curves["t"],
+        outcome.curves["beta"],
+        outcome.curves["phase"],
     )
 
 
-def sphere_weights() -> AttentionWeights:
-    """V = diag(1, 2, 0.5), B = diag(4, 1, 1): M prefers e1, V prefers e2."""
-    return AttentionWeights(V=np.diag([1.0, 2.0, 0.5]), B=np.diag([4.0, 1.0, 1.0]))
-
-
-def portrait_experiment(setting: Setting) -> Finding:
+def portrait_experiment(setting: Setting) -> Outcome:
     """Iid tokens on S^2: the share of the way to E that is reached, then the share to the top of V."""
-    w, beta, n = sphere_weights(), 50.0, setting.choose(300, 600)
+    w, beta, n = competing(3), 50.0, setting.choose(300, 600)
     times = np.linspace(0, 24, 61)
     path = run(w, beta, sphere.uniform(n, 3, seed=setting.seed + 3), times, rtol=1e-6)
     to_E = (2 * (1 - path.points[..., 0].abs()) @ path.mass).sqrt().numpy()
@@ -83,22 +78,20 @@ def portrait_experiment(setting: Setting) -> Finding:
         "t": times,
         "points": path.points.numpy().astype(np.float32),
         "mass": path.mass.numpy(),
-        "beta": np.array([beta]),
     }
-    return Finding(max(concentrated, end), curves=curves, table=rows)
+    return Outcome(max(concentrated, end), curves=curves, table=rows)
 
 
-def portrait_figure(finding: Finding) -> Portrait:
+def portrait_figure(outcome: Outcome) -> Portrait:
     """The tokens over time."""
-    w = sphere_weights()
+    found = spectrum(competing(3))
     return Portrait(
         "Three phases on the sphere: V = diag(1, 2, ½), B = diag(4, 1, 1), β = 50",
-        finding.curves["t"],
-        finding.curves["points"],
-        finding.curves["mass"],
-        w.V.numpy(),
-        w.B.numpy(),
-        float(finding.curves["beta"][0]),
+        outcome.curves["t"],
+        outcome.curves["points"],
+        outcome.curves["mass"],
+        dominant_axes(found),
+        spectra(found),
     )
 
 

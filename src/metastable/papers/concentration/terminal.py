@@ -9,22 +9,17 @@ import torch
 from torch import Tensor
 
 from metastable import sphere
+from metastable.drawing import Lines, Series, shaded
 from metastable.meanfield import Uniform
-from metastable.papers.claim import Claim, Finding, Setting
-from metastable.papers.concentration.families import commuting, distance_curve, run, sheared, slope
-from metastable.papers.drawing import Lines, Series
+from metastable.papers.claim import Claim, Outcome, Setting, as_rows
+from metastable.papers.concentration.families import commuting, competing, sheared
+from metastable.papers.concentration.measuring import distance_curve, first_crossing, run, slope
+from metastable.papers.concentration.sources import ESTIMATE, PAPER
 from metastable.solve import Path
 from metastable.theory import spectrum
 from metastable.weights import AttentionWeights
 
 THEME = "Times of the phases"
-ESTIMATE = "metastable's estimate"
-PAPER = "arXiv:2605.10931"
-
-
-def recipe() -> AttentionWeights:
-    """V = diag(1, 2), B = diag(4, 1): the three-phase experiment; M prefers e1, V prefers e2."""
-    return AttentionWeights(V=np.diag([1.0, 2.0]), B=np.diag([4.0, 1.0]))
 
 
 def median_width(path: Path) -> np.ndarray:
@@ -32,19 +27,7 @@ def median_width(path: Path) -> np.ndarray:
     return (path.points[..., 1] / path.points[..., 0]).abs().median(dim=1).values.numpy()
 
 
-def first_crossing(times: np.ndarray, values: np.ndarray, level: float, upwards: bool = True) -> float:
-    """Time at which the values first cross the level, linear in between; NaN when they never do."""
-    beyond = values >= level if upwards else values <= level
-    if not beyond.any():
-        return math.nan
-    j = int(np.argmax(beyond))
-    if j == 0:
-        return float(times[0])
-    share = (level - values[j - 1]) / (values[j] - values[j - 1])
-    return float(times[j - 1] + share * (times[j] - times[j - 1]))
-
-
-def crossing_experiment(setting: Setting) -> Finding:
+def crossing_experiment(setting: Setting) -> Outcome:
     """Time at which the clusters are as narrow as the attention kernel, against log beta."""
     betas = np.array(setting.choose((50.0, 200.0, 800.0), (25.0, 50.0, 100.0, 200.0, 400.0, 800.0, 1600.0)))
     n, w = setting.choose(400, 1600), commuting()
@@ -60,23 +43,20 @@ def crossing_experiment(setting: Setting) -> Finding:
         curves |= {f"t {beta:g}": times, f"width {beta:g}": width}
     predicted = expected * np.log(3 * betas)
     curves |= {"crossing": np.array(crossings), "predicted": predicted}
-    rows = [
-        {"beta": b, "measured t_x": t, "log(beta B_1)/(2c)": p}
-        for b, t, p in zip(betas, crossings, predicted, strict=True)
-    ]
-    return Finding(slope(np.log(betas), crossings) / expected, curves=curves, table=rows)
+    rows = as_rows({"beta": betas, "measured t_x": crossings, "log(beta B_1)/(2c)": predicted})
+    return Outcome(slope(np.log(betas), crossings) / expected, curves=curves, table=rows)
 
 
-def crossing_figure(finding: Finding) -> Lines:
+def crossing_figure(outcome: Outcome) -> Lines:
     """t_x against beta."""
-    beta = finding.curves["beta"]
+    beta = outcome.curves["beta"]
     return Lines(
         "Concentration time: cluster width reaches (βB₁)^(−1/2)",
         "inverse temperature β",
         "time t_x",
         [
-            Series(beta, finding.curves["crossing"], "tokens (median width)", "points"),
-            Series(beta, finding.curves["predicted"], "log(βB₁)/(2c)", "dashed"),
+            Series(beta, outcome.curves["crossing"], "tokens (median width)", "points"),
+            Series(beta, outcome.curves["predicted"], "log(βB₁)/(2c)", "dashed"),
         ],
         log_x=True,
     )
@@ -92,9 +72,9 @@ def cluster_exits(path: Path, times: np.ndarray) -> list[float]:
     return exits
 
 
-def exit_experiment(setting: Setting) -> Finding:
+def exit_experiment(setting: Setting) -> Outcome:
     """Iid tokens from the uniform law; the offset that grows comes from sampling alone."""
-    w = recipe()
+    w = competing()
     n, beta, t_end = setting.choose(300, 600), setting.choose(50.0, 100.0), 22.0
     c = spectrum(w).g_in
     crossing = math.log(4 * beta) / (2 * c)
@@ -108,7 +88,7 @@ def exit_experiment(setting: Setting) -> Finding:
         offsets.append((2 * (1 - path.points[..., 0].abs()) @ path.mass).sqrt().numpy())
     spread = float(np.std(exits, ddof=1)) * 1.2533 / math.sqrt(len(exits))
     rows = [{"seed": setting.seed + 100 + k, "exit": t} for k, t in enumerate(exits)]
-    return Finding(
+    return Outcome(
         float(np.median(exits)) - predicted,
         uncertainty=spread,
         curves={"t": times, "distance": np.array(offsets), "predicted": np.array([crossing, predicted])},
@@ -117,18 +97,18 @@ def exit_experiment(setting: Setting) -> Finding:
     )
 
 
-def exit_figure(finding: Finding) -> Lines:
+def exit_figure(outcome: Outcome) -> Lines:
     """Distance to E of every seed, with the predicted crossing and exit."""
-    t, rows = finding.curves["t"], finding.curves["distance"]
-    series = [Series(t, row, f"seed {k}", shade=k / len(rows)) for k, row in enumerate(rows)]
-    for at, label in zip(finding.curves["predicted"], ("predicted t_x", "predicted exit"), strict=True):
+    t, rows = outcome.curves["t"], outcome.curves["distance"]
+    series = shaded([(t, row) for row in rows], [f"seed {k}" for k in range(len(rows))], darkest=len(rows))
+    for at, label in zip(outcome.curves["predicted"], ("predicted t_x", "predicted exit"), strict=True):
         series.append(Series([at, at], [rows.min(), rows.max()], label, "dashed"))
     return Lines(
         "Exit of iid tokens, V = diag(1, 2), B = diag(4, 1)", "time t", "distance D_E to E", series, log_y=True
     )
 
 
-def departure_experiment(setting: Setting) -> Finding:
+def departure_experiment(setting: Setting) -> Outcome:
     """Mean field of G(0.5): time at which W2 is half-way to the terminal law, against beta."""
     w = sheared(0.5)
     s = spectrum(w)
@@ -144,32 +124,27 @@ def departure_experiment(setting: Setting) -> Finding:
         curves |= {f"t {beta:g}": times, f"W2 {beta:g}": w2}
     predicted = expected * betas
     curves |= {"out": np.array(times_out), "predicted": predicted}
-    rows = [
-        {"beta": b, "measured t_out": t, "beta Delta/g_out": p}
-        for b, t, p in zip(betas, times_out, predicted, strict=True)
-    ]
-    return Finding(slope(betas, times_out) / expected, curves=curves, table=rows)
+    rows = as_rows({"beta": betas, "measured t_out": times_out, "beta Delta/g_out": predicted})
+    return Outcome(slope(betas, times_out) / expected, curves=curves, table=rows)
 
 
 TERMINAL_W2 = math.sqrt(2 - 4 / math.sqrt(5))
 """W2 between Pi#rho_0 (atoms at +-e1) and the terminal law of G(0.5), atoms at +-(1, -0.5)/|.|."""
 
 
-def departure_figure(finding: Finding) -> Lines:
+def departure_figure(outcome: Outcome) -> Lines:
     """W2 against t for the betas."""
-    betas = finding.curves["beta"]
-    series = [
-        Series(finding.curves[f"t {b:g}"], finding.curves[f"W2 {b:g}"], f"β = {b:g}", shade=i / (len(betas) - 1))
-        for i, b in enumerate(betas)
-    ]
-    for at, b in zip(finding.curves["predicted"], betas, strict=True):
+    betas = outcome.curves["beta"]
+    curves = [(outcome.curves[f"t {b:g}"], outcome.curves[f"W2 {b:g}"]) for b in betas]
+    series = shaded(curves, [f"β = {b:g}" for b in betas])
+    for at, b in zip(outcome.curves["predicted"], betas, strict=True):
         series.append(Series([at, at], [0.01, 1.0], f"βΔ/g_out at β = {b:g}", "dotted"))
     return Lines(
         "Departure of the mean field, sheared weights G(0.5)", "time t", "W₂(ρ_t, Π#ρ₀)", series, log_y=True
     )
 
 
-def terminal_experiment(setting: Setting) -> Finding:
+def terminal_experiment(setting: Setting) -> Outcome:
     """Distance to the top direction of V at late times: how small it gets, and how fast."""
     curves: dict[str, np.ndarray] = {}
     rates, last = [], []
@@ -178,9 +153,7 @@ def terminal_experiment(setting: Setting) -> Finding:
         "C": (commuting(), 30.0, sphere.uniform(200, 2, seed=setting.seed + 1), 34.0),
     }
     if not setting.quick:
-        V3 = np.diag([1.0, 2.0, 0.5])
-        w3 = AttentionWeights(V=V3, B=np.diag([4.0, 1.0, 1.0]))
-        cases["S^2"] = (w3, 50.0, sphere.uniform(400, 3, seed=setting.seed + 2), 36.0)
+        cases["S^2"] = (competing(3), 50.0, sphere.uniform(400, 3, seed=setting.seed + 2), 36.0)
     rows = []
     for name, (w, beta, x0, t_end) in cases.items():
         V = spectrum(w).V
@@ -197,13 +170,13 @@ def terminal_experiment(setting: Setting) -> Finding:
         )
         curves |= {f"t {name}": times, f"distance {name}": distance}
     note = f"farthest token from the top space of V at the end: {max(last):.1e}"
-    return Finding(max(rates, key=lambda r: abs(r - 1)), curves=curves, table=rows, note=note)
+    return Outcome(max(rates, key=lambda r: abs(r - 1)), curves=curves, table=rows, note=note)
 
 
-def terminal_figure(finding: Finding) -> Lines:
+def terminal_figure(outcome: Outcome) -> Lines:
     """Farthest token from V's top space."""
-    names = [k[2:] for k in finding.curves if k.startswith("t ")]
-    series = [Series(finding.curves[f"t {n}"], finding.curves[f"distance {n}"], f"weights {n}") for n in names]
+    names = [k[2:] for k in outcome.curves if k.startswith("t ")]
+    series = [Series(outcome.curves[f"t {n}"], outcome.curves[f"distance {n}"], f"weights {n}") for n in names]
     return Lines(
         "Terminal phase: alignment with the top space of V",
         "time t",
@@ -214,7 +187,7 @@ def terminal_figure(finding: Finding) -> Lines:
     )
 
 
-def rotation_experiment(setting: Setting) -> Finding:
+def rotation_experiment(setting: Setting) -> Outcome:
     """A narrow cluster under V with a complex pair turns with mean angular speed Im(lambda)."""
     w = AttentionWeights(V=[[1.0, -1.0], [0.5, 1.0]], B=np.eye(2))
     omega = spectrum(w).V.frequency
@@ -228,16 +201,16 @@ def rotation_experiment(setting: Setting) -> Finding:
     turns = math.floor((abs(angle[-1] - angle[200])) / math.pi)
     end = first_crossing(times[200:], np.abs(angle[200:] - angle[200]), turns * math.pi)
     measured = turns * math.pi / (end - times[200])
-    return Finding(measured / omega, curves={"t": times, "angle": angle, "omega": np.array([omega])})
+    return Outcome(measured / omega, curves={"t": times, "angle": angle, "omega": np.array([omega])})
 
 
-def rotation_figure(finding: Finding) -> Lines:
+def rotation_figure(outcome: Outcome) -> Lines:
     """The angle of the cluster."""
-    t = finding.curves["t"]
-    sign = math.copysign(1.0, finding.curves["angle"][-1])
+    t = outcome.curves["t"]
+    sign = math.copysign(1.0, outcome.curves["angle"][-1])
     series = [
-        Series(t, finding.curves["angle"] / math.pi, "angle of the cluster"),
-        Series(t, sign * finding.curves["omega"][0] * t / math.pi, "Im(λ) t", "dashed"),
+        Series(t, outcome.curves["angle"] / math.pi, "angle of the cluster"),
+        Series(t, sign * outcome.curves["omega"][0] * t / math.pi, "Im(λ) t", "dashed"),
     ]
     return Lines("Terminal rotation for a complex pair of V", "time t", "angle / π", series)
 

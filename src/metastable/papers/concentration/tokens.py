@@ -6,14 +6,15 @@ import math
 
 import numpy as np
 
+from metastable.drawing import Lines, Series
 from metastable.meanfield import nodes, reference_skew
 from metastable.measure import Measure
-from metastable.papers.claim import Claim, Finding, Setting
-from metastable.papers.concentration.families import plain, run, slope
-from metastable.papers.drawing import Lines, Series
+from metastable.papers.claim import Claim, Outcome, Setting, as_rows
+from metastable.papers.concentration.families import plain
+from metastable.papers.concentration.measuring import run, slope
+from metastable.papers.concentration.sources import ESTIMATE
 
 THEME = "From tokens to the mean field"
-ESTIMATE = "metastable's estimate"
 BETA, TIME = 16.0, 1.0
 """From n = 100 on the fluctuations are in their linear regime: sqrt(n) times the rms error no longer grows."""
 
@@ -29,7 +30,7 @@ def reference() -> float:
     return observable(nodes(reference_skew(), 2, 1024, kind="equispaced"))
 
 
-def iid_experiment(setting: Setting) -> Finding:
+def iid_experiment(setting: Setting) -> Outcome:
     """rms error of iid tokens over seeds against n."""
     exact = reference()
     counts = np.array(setting.choose((100, 200, 400, 800), (200, 400, 800, 1600, 3200)))
@@ -39,8 +40,8 @@ def iid_experiment(setting: Setting) -> Finding:
     # rms of m Gaussian errors has relative standard error 1/sqrt(2m); propagated to the slope.
     spread = np.log(counts).std() * math.sqrt(len(counts))
     uncertainty = 1 / math.sqrt(2 * seeds) / float(spread)
-    rows = [{"n": int(n), "rms error": e} for n, e in zip(counts, rms, strict=True)]
-    return Finding(
+    rows = as_rows({"n": counts, "rms error": rms})
+    return Outcome(
         slope(np.log(counts), np.log(rms)), uncertainty, curves={"n": counts.astype(float), "rms": rms}, table=rows
     )
 
@@ -51,7 +52,7 @@ def _iid_errors(n: int, seeds: int, first: int, exact: float) -> np.ndarray:
     return np.array([observable(Measure(law.sample(n, seed=first + k)), 1e-5) - exact for k in range(seeds)])
 
 
-def nodes_experiment(setting: Setting) -> Finding:
+def nodes_experiment(setting: Setting) -> Outcome:
     """Error of equispaced nodes with masses against n, where they resolve the kernel: the fitted order."""
     exact = reference()
     counts = np.array([32, 48, 64, 96, 128])
@@ -60,11 +61,11 @@ def nodes_experiment(setting: Setting) -> Finding:
     )
     usable = errors > 1e-9
     order = -slope(np.log(counts[usable]), np.log(errors[usable]))
-    rows = [{"n": int(n), "error": e} for n, e in zip(counts, errors, strict=True)]
-    return Finding(order, curves={"n": counts.astype(float), "error": np.maximum(errors, 1e-16)}, table=rows)
+    rows = as_rows({"n": counts, "error": errors})
+    return Outcome(order, curves={"n": counts.astype(float), "error": np.maximum(errors, 1e-16)}, table=rows)
 
 
-def tokens_saved_experiment(setting: Setting) -> Finding:
+def tokens_saved_experiment(setting: Setting) -> Outcome:
     """Iid tokens needed for an error of 1e-4, by their n^{-1/2} law, over nodes needed for the same."""
     exact, target = reference(), 1e-4
     law, n0 = reference_skew(), 200
@@ -75,14 +76,14 @@ def tokens_saved_experiment(setting: Setting) -> Finding:
         n for n in range(8, 257, 4) if abs(observable(nodes(law, 2, n, kind="equispaced")) - exact) < target
     )
     rows = [{"error": target, "iid tokens": round(needed), "nodes": enough}]
-    return Finding(needed / enough, uncertainty=needed / enough * math.sqrt(2 / seeds), table=rows)
+    return Outcome(needed / enough, uncertainty=needed / enough * math.sqrt(2 / seeds), table=rows)
 
 
-def convergence_figure(finding: Finding) -> Lines:
+def convergence_figure(outcome: Outcome) -> Lines:
     """Error against n."""
-    n = finding.curves["n"]
-    iid = "rms" in finding.curves
-    error = finding.curves["rms" if iid else "error"]
+    n = outcome.curves["n"]
+    iid = "rms" in outcome.curves
+    error = outcome.curves["rms" if iid else "error"]
     series = [Series(n, error, "iid tokens" if iid else "nodes with masses", "points")]
     if iid:
         series.append(Series(n, error[0] * np.sqrt(n[0] / n), "n^(−1/2)", "dashed"))

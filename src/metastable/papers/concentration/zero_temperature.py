@@ -8,19 +8,19 @@ import numpy as np
 import torch
 
 from metastable import meanfield, sphere
+from metastable.drawing import Lines, Series
 from metastable.flows import ZeroTemperature
 from metastable.meanfield import Uniform
 from metastable.measure import Measure
-from metastable.papers.claim import Claim, Finding, Setting
-from metastable.papers.concentration.families import commuting, plain, sheared, slope
-from metastable.papers.drawing import Lines, Series
+from metastable.papers.claim import Claim, Outcome, Setting
+from metastable.papers.concentration.families import commuting, plain, sheared
+from metastable.papers.concentration.measuring import slope
+from metastable.papers.concentration.sources import ESTIMATE, PAPER
 from metastable.solve import solve
 from metastable.theory import distance_to_limit, limit_map, spectrum
 from metastable.weights import AttentionWeights
 
 THEME = "Zero temperature"
-ESTIMATE = "metastable's estimate"
-PAPER = "arXiv:2605.10931"
 
 
 def random_symmetric(d: int, seed: int) -> AttentionWeights:
@@ -51,7 +51,7 @@ def two_level(d: int, k: int) -> AttentionWeights:
     return AttentionWeights(V=np.diag([2.0] * k + [1.0] * (d - k)), B=np.eye(d))
 
 
-def limit_experiment(setting: Setting) -> Finding:
+def limit_experiment(setting: Setting) -> Outcome:
     """Integrate the flow from iid tokens and compare with Pi, in several dimensions."""
     worst, rows = 0.0, []
     curves: dict[str, np.ndarray] = {}
@@ -66,13 +66,13 @@ def limit_experiment(setting: Setting) -> Finding:
         worst = max(worst, float(rms[-1]))
         rows.append({"d": d, "n": len(x0), "t": t, "rms |x(t) - Pi(x_0)|": float(rms[-1])})
         curves |= {f"t{d}": times, f"rms{d}": rms}
-    return Finding(worst, curves=curves, table=rows)
+    return Outcome(worst, curves=curves, table=rows)
 
 
-def limit_figure(finding: Finding) -> Lines:
+def limit_figure(outcome: Outcome) -> Lines:
     """Approach to the limit in every dimension."""
-    dims = sorted(int(name[1:]) for name in finding.curves if name.startswith("t"))
-    series = [Series(finding.curves[f"t{d}"], finding.curves[f"rms{d}"], f"d = {d}") for d in dims]
+    dims = sorted(int(name[1:]) for name in outcome.curves if name.startswith("t"))
+    series = [Series(outcome.curves[f"t{d}"], outcome.curves[f"rms{d}"], f"d = {d}") for d in dims]
     return Lines(
         "Zero-temperature flow: distance to Π(x₀)",
         "time t",
@@ -83,7 +83,7 @@ def limit_figure(finding: Finding) -> Lines:
     )
 
 
-def rate_experiment(setting: Setting) -> Finding:
+def rate_experiment(setting: Setting) -> Outcome:
     """Exponent of W2 for densities that are positive on E^perp, dim E = 1, on a late window."""
     rows, ratios = [], []
     curves: dict[str, np.ndarray] = {}
@@ -99,37 +99,37 @@ def rate_experiment(setting: Setting) -> Finding:
         rows.append({"weights": name, "gap": s.gap, "expected c": c, "measured c": measured})
         curves |= {f"t {name}": times * c, f"w {name}": w2}
     worst = max(ratios, key=lambda ratio: abs(ratio - 1))
-    return Finding(worst, curves=curves, table=rows, note="the ratio farthest from 1 of the four families")
+    return Outcome(worst, curves=curves, table=rows, note="the ratio farthest from 1 of the four families")
 
 
-def rate_figure(finding: Finding) -> Lines:
+def rate_figure(outcome: Outcome) -> Lines:
     """All families against c t, with the slope -1."""
-    names = [key[2:] for key in finding.curves if key.startswith("t ")]
-    series = [Series(finding.curves[f"t {n}"], finding.curves[f"w {n}"], f"family {n}") for n in names]
+    names = [key[2:] for key in outcome.curves if key.startswith("t ")]
+    series = [Series(outcome.curves[f"t {n}"], outcome.curves[f"w {n}"], f"family {n}") for n in names]
     guide = np.linspace(0, 12, 2)
     series.append(Series(guide, np.exp(-guide), "exp(−c t)", "dashed"))
     return Lines("Decay of W₂ at zero temperature", "c t", "W₂(ρ_t, Π#ρ₀)", series, log_y=True)
 
 
-def full_gap_experiment(setting: Setting) -> Finding:
+def full_gap_experiment(setting: Setting) -> Outcome:
     """The same for dim E = 3 in R^4, where the slow tokens near E^perp no longer decide."""
     w, rho0 = two_level(4, 3), subsphere_nodes(4, 3, 60.0)
     times = np.linspace(0, 24, 61)
     w2 = np.asarray(distance_to_limit(w, rho0, times))
     late = times >= 12
     half = np.asarray(distance_to_limit(two_level(4, 1), subsphere_nodes(4, 1, 60.0), times))
-    return Finding(-slope(times[late], np.log(w2[late])), curves={"t": times, "k = 3": w2, "k = 1": half})
+    return Outcome(-slope(times[late], np.log(w2[late])), curves={"t": times, "k = 3": w2, "k = 1": half})
 
 
-def full_gap_figure(finding: Finding) -> Lines:
+def full_gap_figure(outcome: Outcome) -> Lines:
     """k = 3 beside k = 1."""
-    t = finding.curves["t"]
-    series = [Series(t, finding.curves[k], f"dim E: {k}") for k in ("k = 1", "k = 3")]
+    t = outcome.curves["t"]
+    series = [Series(t, outcome.curves[k], f"dim E: {k}") for k in ("k = 1", "k = 3")]
     series += [Series(t, np.exp(-t / 2), "exp(−g t/2)", "dashed"), Series(t, np.exp(-t), "exp(−g t)", "dotted")]
     return Lines("Rate of W₂ in R⁴ against dim E, gap g = 1", "time t", "W₂(ρ_t, Π#ρ₀)", series, log_y=True)
 
 
-GOLDEN = {
+CLOSED_FORM_W2 = {
     (2, 1): (0.6041589962, 0.3948144468, 0.1516240925, 0.0206642634),
     (3, 1): (0.7334049650, 0.4882682091, 0.1896639658, 0.0258978814),
     (3, 2): (0.3784874064, 0.1879004790, 0.0361138375, 0.0009420646),
@@ -137,35 +137,35 @@ GOLDEN = {
 """W2 of the uniform law to its limit at gap * t = 1, 2, 4, 8 by the closed forms Z6, for (d, dim E)."""
 
 
-def closed_form_experiment(setting: Setting) -> Finding:
+def closed_form_experiment(setting: Setting) -> Outcome:
     """Integrate the flow on quadrature nodes of the uniform law; compare with closed forms."""
     worst, rows = 0.0, []
     times = np.array([0.0, 1.0, 2.0, 4.0, 8.0])
     curves: dict[str, np.ndarray] = {"t": times[1:]}
-    for (d, k), golden in GOLDEN.items():
+    for (d, k), exact in CLOSED_FORM_W2.items():
         flow, rho0 = ZeroTemperature(two_level(d, k)), subsphere_nodes(d, k, 36.0)
         path = solve(flow, rho0, t=8.0, times=times, method="adaptive", rtol=1e-10, atol=1e-12)
         onto = torch.linalg.vector_norm(path.points[..., :k], dim=2)
         off = torch.linalg.vector_norm(path.points[..., k:], dim=2)
         w2 = torch.sqrt((2 * off**2 / (1 + onto)) @ rho0.mass).numpy()[1:]
-        error = float(np.abs(w2 - golden).max())
+        error = float(np.abs(w2 - exact).max())
         worst = max(worst, error)
         rows.append({"d": d, "dim E": k, "largest error": error})
-        curves |= {f"measured {d} {k}": w2, f"golden {d} {k}": np.array(golden)}
-    return Finding(worst, curves=curves, table=rows)
+        curves |= {f"measured {d} {k}": w2, f"exact {d} {k}": np.array(exact)}
+    return Outcome(worst, curves=curves, table=rows)
 
 
-def closed_form_figure(finding: Finding) -> Lines:
+def closed_form_figure(outcome: Outcome) -> Lines:
     """Closed forms as lines, the integrated flow as points."""
-    t = finding.curves["t"]
+    t = outcome.curves["t"]
     series = []
-    for d, k in GOLDEN:
-        series.append(Series(t, finding.curves[f"golden {d} {k}"], f"closed form, d = {d}, dim E = {k}"))
-        series.append(Series(t, finding.curves[f"measured {d} {k}"], f"integrated, d = {d}, dim E = {k}", "points"))
+    for d, k in CLOSED_FORM_W2:
+        series.append(Series(t, outcome.curves[f"exact {d} {k}"], f"closed form, d = {d}, dim E = {k}"))
+        series.append(Series(t, outcome.curves[f"measured {d} {k}"], f"integrated, d = {d}, dim E = {k}", "points"))
     return Lines("Uniform law at zero temperature, B = I", "gap · t", "W₂(ρ_t, Π#ρ₀)", series, log_y=True)
 
 
-def lyapunov_experiment(setting: Setting) -> Finding:
+def lyapunov_experiment(setting: Setting) -> Outcome:
     """tan(angle to E) of every token against its guaranteed decay."""
     worst = 0.0
     curves: dict[str, np.ndarray] = {}
@@ -181,13 +181,13 @@ def lyapunov_experiment(setting: Setting) -> Finding:
         ratio = (tangent / bound).amax(1).numpy()
         worst = max(worst, float(ratio.max()))
         curves |= {"t": times, f"d = {d}": ratio}
-    return Finding(worst, curves=curves)
+    return Outcome(worst, curves=curves)
 
 
-def lyapunov_figure(finding: Finding) -> Lines:
+def lyapunov_figure(outcome: Outcome) -> Lines:
     """Largest ratio of tan(angle) to its bound."""
-    t = finding.curves["t"]
-    series = [Series(t, finding.curves[k], k) for k in finding.curves if k != "t"]
+    t = outcome.curves["t"]
+    series = [Series(t, outcome.curves[k], k) for k in outcome.curves if k != "t"]
     series.append(Series(t, np.ones_like(t), "bound", "dashed"))
     return Lines("Lyapunov estimate tan ∠(x, E) ≤ tan₀ exp(−g t/‖B‖)", "time t", "largest ratio", series)
 

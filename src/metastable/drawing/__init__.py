@@ -1,0 +1,73 @@
+"""Figures as data, and what becomes of them: print, an interactive plot, inline SVG, a self-contained page.
+
+Everything here draws numbers that other rooms computed. A figure is described once (`Lines`, `Spectra`, ...);
+`draw` prints it, `interactive` and `svg` put it on a page.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from metastable.drawing.figures import (
+    Axis,
+    Bars,
+    Eigenvalues,
+    Figure,
+    Grid,
+    Lines,
+    PhaseMap,
+    Portrait,
+    Series,
+    Spectra,
+    Tracks,
+    Trend,
+    shaded,
+)
+
+if TYPE_CHECKING:
+    from metastable.drawing.eigenspaces import dominant_axes, spectra
+    from metastable.drawing.frames import snapshots
+    from metastable.drawing.inline import svg
+    from metastable.drawing.plotted import interactive
+    from metastable.drawing.printed import draw
+
+__all__ = [
+    "Axis",
+    "Bars",
+    "Eigenvalues",
+    "Figure",
+    "Grid",
+    "Lines",
+    "PhaseMap",
+    "Portrait",
+    "Series",
+    "Spectra",
+    "Tracks",
+    "Trend",
+    "dominant_axes",
+    "draw",
+    "interactive",
+    "shaded",
+    "snapshots",
+    "spectra",
+    "svg",
+]
+
+# matplotlib, plotly and the theory are loaded when something is drawn, not where a figure is described.
+_LATER = {
+    "dominant_axes": "eigenspaces",
+    "draw": "printed",
+    "interactive": "plotted",
+    "snapshots": "frames",
+    "spectra": "eigenspaces",
+    "svg": "inline",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATER:
+        return getattr(import_module(f"metastable.drawing.{_LATER[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})

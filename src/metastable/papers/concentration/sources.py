@@ -1,0 +1,8 @@
+"""Whose statement a claim is.
+
+Of the paper only the statement of its theorem is its own here. Everything sharper, rates, constants, exponents,
+exit times, is metastable's estimate and says so.
+"""
+
+PAPER = "arXiv:2605.10931"
+ESTIMATE = "metastable's estimate"

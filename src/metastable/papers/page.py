@@ -1,0 +1,115 @@
+"""`write_report`: one self-contained HTML page from verdicts, and the same figures as PNG and PDF."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path as FilePath
+
+from metastable._version import __version__
+from metastable.drawing import Figure, PhaseMap, Portrait
+from metastable.papers.claim import FAILS, HOLDS, INCONCLUSIVE, Verdict
+from metastable.papers.paper import PAPERS
+
+MARKS = {HOLDS: "✓", FAILS: "✗", INCONCLUSIVE: "?"}
+LEADING: tuple[tuple[type, str, str, str], ...] = (
+    (Portrait, "portrait", "Phase portrait", "Drag to turn, scroll to zoom, move the slider or press Play."),
+    (PhaseMap, "phases", "Phase diagram", "Which of the three laws is nearest, by time and inverse temperature."),
+)
+"""Kinds of figures that open the page: anchor, title and note of their sections."""
+
+
+@dataclass(frozen=True)
+class Item:
+    """One card of the page: a verdict, a plot, or both."""
+
+    verdict: Verdict | None
+    plot: str = ""
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """Cards under one heading."""
+
+    anchor: str
+    title: str
+    note: str
+    items: tuple[Item, ...]
+
+
+def write_report(
+    verdicts: Sequence[Verdict],
+    out: str | os.PathLike[str],
+    *,
+    paper: str = "concentration",
+    quick: bool = False,
+    seed: int = 0,
+    prints: bool = True,
+) -> FilePath:
+    """Write out/report.html and, with `prints`, out/figures/<claim>.png and .pdf; returns the page's path.
+
+    The page holds everything, plotly.js included (from plotly's own package), and opens from the file system.
+    """
+    from metastable.drawing import draw
+    from metastable.drawing.shell import save_page
+
+    folder = FilePath(out)
+    page = save_page(render(verdicts, paper=paper, quick=quick, seed=seed), folder / "report.html")
+    if prints:
+        for verdict in verdicts:
+            if verdict.figure is not None:
+                draw(verdict.figure, folder / "figures" / verdict.claim)
+            if isinstance(verdict.figure, Portrait) and verdict.figure.spectra is not None:
+                draw(verdict.figure.spectra, folder / "figures" / "spectra")
+    return page
+
+
+def render(verdicts: Sequence[Verdict], *, paper: str = "concentration", quick: bool = False, seed: int = 0) -> str:
+    """The page as a string."""
+    from plotly.offline import get_plotlyjs
+
+    from metastable.drawing.shell import compose
+
+    return compose(
+        "metastable.papers",
+        "claims.html.j2",
+        title=f"metastable verify {paper}",
+        paper=PAPERS[paper],
+        mode="Quick" if quick else "Full",
+        seed=seed,
+        version=__version__,
+        counts=[(name, sum(v.verdict == name for v in verdicts)) for name in MARKS],
+        marks=MARKS,
+        verdicts=verdicts,
+        sections=sections(verdicts),
+        plotly_js=get_plotlyjs(),
+    )
+
+
+def sections(verdicts: Sequence[Verdict]) -> list[Section]:
+    """The phase portrait and the phase diagram first; then the other claims by theme."""
+    result = []
+    shown: set[str] = set()
+    for kind, anchor, title, note in LEADING:
+        chosen = [v for v in verdicts if isinstance(v.figure, kind)]
+        items = [_item(v) for v in chosen]
+        if chosen and isinstance(chosen[0].figure, Portrait) and chosen[0].figure.spectra is not None:
+            items.append(_item(None, chosen[0].figure.spectra))
+        if items:
+            result.append(Section(anchor, title, note, tuple(items)))
+            shown |= {v.claim for v in chosen}
+    for index, theme in enumerate(dict.fromkeys(v.theme for v in verdicts)):
+        items = [_item(v) for v in verdicts if v.theme == theme and v.claim not in shown]
+        if items:
+            result.append(Section(f"theme-{index}", theme or "Claims", "", tuple(items)))
+    return result
+
+
+def _item(verdict: Verdict | None, figure: Figure | None = None) -> Item:
+    from metastable.drawing.figures import caption
+    from metastable.drawing.plotted import plot_html
+
+    drawn = verdict.figure if verdict is not None else figure
+    return Item(verdict) if drawn is None else Item(verdict, plot_html(drawn), caption(drawn))

@@ -1,0 +1,55 @@
+import json
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from metastable.cli import verify as command
+from metastable.errors import InvalidInput
+from metastable.papers import PAPERS, Claim, verify
+from sample_claims import BROKEN, FIELDS, SMALL_PAPER, threads
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    monkeypatch.setitem(PAPERS, "concentration", SMALL_PAPER)
+    app = typer.Typer()
+    app.command()(command.verify)
+    monkeypatch.chdir(tmp_path)
+    return lambda *arguments: CliRunner().invoke(app, [*arguments])
+
+
+def test_list_names_every_claim(run):
+    result = run("--list")
+    assert result.exit_code == 0 and "good" in result.output and "One is two." in result.output
+    listed = json.loads(run("--list", "--json").output)
+    assert [c["claim"] for c in listed["claims"]] == ["good", "bad"]
+
+
+def test_a_failing_claim_is_exit_code_1_and_in_the_table(run, tmp_path):
+    result = run("--jobs", "1", "--out", "here")
+    assert result.exit_code == 1
+    assert "1 holds, 1 fails, 0 inconclusive" in result.output
+    assert (tmp_path / "here" / "report.html").exists()
+
+
+def test_claims_that_hold_are_exit_code_0_and_json_is_json(run):
+    result = run("--claim", "good", "--jobs", "1", "--json")
+    assert result.exit_code == 0
+    record = json.loads(result.stdout)
+    assert record["holds"] is True and [v["claim"] for v in record["verdicts"]] == ["good"]
+
+
+def test_unknown_names_are_sentences(run):
+    assert isinstance(run("nonsense").exception, InvalidInput)
+    result = run("--claim", "ugly")
+    assert str(result.exception) == "unknown claim 'ugly'; choose from good, bad"
+
+
+def test_an_experiment_that_stops_is_not_a_success():
+    """A claim that holds does not make up for one whose experiment broke off."""
+    found = verify([Claim("t", "s", threads, 1.0, **FIELDS), BROKEN], jobs=1)
+    assert [v.stopped for v in found] == [False, True]
+    with pytest.raises(typer.Exit):
+        command.leave(found)
+    command.leave(found[:1])
