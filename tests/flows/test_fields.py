@@ -138,14 +138,6 @@ def test_factors_equal_dense(seed, rank):
     assert (low.B_transpose(rho.points) - rho.points @ dense.B).abs().max() < 1e-12
 
 
-def test_multihead_conventions():
-    w, rho = random_weights(3, 3), random_measure(3, 7, 3)
-    heads = [ms.SelfAttention(w, b) for b in (0.5, 1.0, 4.0)]
-    total = sum(h.velocity(0.0, *rho) for h in heads)
-    assert (ms.MultiHead(heads).velocity(0.0, *rho) - total).abs().max() < 1e-14
-    assert (ms.MultiHead(heads, combine="mean").velocity(0.0, *rho) - total / 3).abs().max() < 1e-14
-
-
 def test_field_adds_to_the_logits():
     w, rho = random_weights(5, 3), random_measure(5, 8, 3)
     field = torch.tensor([0.3, -2.0, 1.0], dtype=torch.float64)
@@ -189,7 +181,6 @@ def test_energies_exist_where_they_should():
         ms.Hardmax(symmetric),
         ms.ZeroTemperature(w),
         ms.EuclideanAttention(symmetric, 1.0),
-        ms.MultiHead([ms.SelfAttention(symmetric, 1.0)] * 2),
     ):
         with pytest.raises(NoEnergy):
             flow.energy(*rho)
@@ -207,9 +198,6 @@ def test_energies_exist_where_they_should():
         (lambda w: ms.SelfAttention(w, 1.0, rtol=5.0), "rtol must be None or lie between 0 and 1"),
         (lambda w: ms.SelfAttention(w, 1.0, kernel="magic"), "unknown kernel 'magic'"),
         (lambda w: ms.SelfAttention(w.V, 1.0), "weights must be AttentionWeights"),
-        (lambda w: ms.MultiHead([]), "at least one head"),
-        (lambda w: ms.MultiHead([w]), "every head must be a flow"),
-        (lambda w: ms.MultiHead([ms.Hardmax(w)], combine="max"), "combine must be one of sum, mean"),
         (
             lambda w: ms.ZeroTemperature(ms.AttentionWeights(V=w.V, B=torch.diag(torch.tensor([1.0, 1.0, 0.0])))),
             "rank 2 in dimension 3",

@@ -221,7 +221,8 @@ class Layer:
         """The layer as a flow on the sphere: s' = P_s C sum_h A_h m_h, logits beta_scale (s^T B_h s' + <g_h, s'>).
 
         C is the centring of the norm, so that centred tokens stay centred. The result is an ordinary `MultiHead`
-        flow with one field per head; see `notes` for what it leaves out of this layer.
+        flow with one field per head; see `notes` for what it leaves out of this layer. It is residual: Euler's step
+        of length one is the layer itself, s <- (s + C sum_h A_h m_h) / |.|, and `solve` with many of them loops it.
         """
         if not (math.isfinite(beta_scale) and beta_scale >= 0):
             raise InvalidInput(f"beta_scale must be finite and >= 0, got {beta_scale}")
@@ -230,7 +231,7 @@ class Layer:
             centred = self.norm.centre(_factor(w.output).T).T
             weights = AttentionWeights.from_qkv(w.query, w.key, w.value, centred)
             heads.append(SelfAttention(weights, beta_scale, field=beta_scale * g))
-        return MultiHead(heads)
+        return MultiHead(heads, residual=True)
 
     def __repr__(self) -> str:
         return (

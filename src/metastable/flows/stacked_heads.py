@@ -1,0 +1,78 @@
+"""Heads of one low rank side by side: what `MultiHead` computes of all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable.attention.gpu.kernels import attend_batch
+from metastable.flows.flow import Flow
+from metastable.flows.softmax import SelfAttention
+from metastable.weights import AttentionWeights
+
+STACKED_SCORES = 1 << 20
+"""Largest number H n^2 of scores that are held at once, 8 MB in float64."""
+
+
+@dataclass(frozen=True, eq=False)
+class StackedHeads:
+    """[beta_h Q_h, (K_h, g_h), V_h] of all heads as columns of one matrix, and their outputs O_h below one another.
+
+    With factors of rank r << d the projections are the bulk of the work: one product of the tokens with `inward`
+    instead of three small ones per head. The field g_h is one more coordinate of the keys, <[beta q, 1], [k, g y]>.
+    """
+
+    inward: Float[Tensor, "d c"]
+    outward: Float[Tensor, "a d"]
+    n_heads: int
+    rank: int
+
+    @classmethod
+    def of(cls, heads: Sequence[SelfAttention], like: Tensor) -> StackedHeads:
+        """The stack in the precision and on the device of the tokens `like`."""
+        none = torch.zeros(heads[0].d, dtype=like.dtype, device=like.device)
+        queries, keys, values, outputs = [], [], [], []
+        for head in heads:
+            w = head.weights_at(0.0, like)
+            assert w.query is not None and w.key is not None and w.output is not None
+            field = none if head.field is None else head.field.to(like)
+            queries.append(head.beta * w.query)
+            keys += [w.key, field[None]]
+            values.append(w.value)
+            outputs.append(w.output.T)
+        inward = torch.cat([*queries, *keys, *values]).T.contiguous()
+        return cls(inward, torch.cat(outputs), len(heads), queries[0].shape[0])
+
+    def fits(self, points: Float[Tensor, "n d"]) -> bool:
+        """Whether the tokens have the precision and the device of the stack."""
+        return self.inward.dtype == points.dtype and self.inward.device == points.device
+
+    def means(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Float[Tensor, "h n v"]:
+        """The attended mean of every head, in the coordinates of its values."""
+        n, h, r = len(points), self.n_heads, self.rank
+        query, key, value = (points @ self.inward).split((h * r, h * (r + 1), len(self.outward)), dim=1)
+        ones = torch.ones((h, n, 1), dtype=points.dtype, device=points.device)
+        queries = torch.cat([query.reshape(n, h, r).transpose(0, 1), ones], dim=2)
+        keys, values = (rows.reshape(n, h, -1).transpose(0, 1) for rows in (key, value))
+        return attend_batch(queries, keys, values, mass.expand(h, n))[0]
+
+    def summed(self, means: Float[Tensor, "h n v"]) -> Float[Tensor, "n d"]:
+        """sum_h O_h m_h."""
+        return means.transpose(0, 1).reshape(means.shape[1], -1) @ self.outward
+
+
+def stackable(heads: Sequence[Flow]) -> tuple[SelfAttention, ...]:
+    """All the heads if they are self-attention with constant factors of one shape, exact, by no chosen kernel."""
+    found = tuple(h for h in heads if isinstance(h, SelfAttention) and h.spherical and _in_factors(h))
+    shapes = {(h.weights_at(0.0).rank, len(h.weights_at(0.0).value)) for h in found}
+    return found if len(found) == len(heads) > 1 and len(shapes) == 1 else ()
+
+
+def _in_factors(head: SelfAttention) -> bool:
+    w = head.weights
+    constant = isinstance(w, AttentionWeights) and w.query is not None and w.output is not None
+    return constant and head.kernel == "auto" and head.rtol is None
