@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from metastable.audit.heads import WeightAudit
-from metastable.audit.loop import EARLY_RATIO, ENDS, PASSES, LoopAudit
+from metastable.audit.loop import EARLY_ENERGY, EARLY_RATIO, TERMINAL_ENERGY, LoopAudit
 from metastable.audit.scorecard import COLD
 from metastable.audit.text import TextAudit
 from metastable.encoders import Encoder
@@ -215,8 +215,8 @@ def _terminal(loops: Sequence[LoopAudit]) -> Finding:
         moving = sum(not loop.settled for loop in loops)
         return Finding(
             "Iterated alone, no layer ends in the dominant space of its values sum A.",
-            f"energy there at the end {_percent([loop.terminal_energy for loop in loops])}, asked {ENDS:.0%}; "
-            f"{against}; {moving} of {len(loops)} were still moving",
+            f"energy there at the end {_percent([loop.terminal_energy for loop in loops])}, "
+            f"asked {TERMINAL_ENERGY:.0%}; {against}; {moving} of {len(loops)} were still moving",
             "measured",
         )
     missed = [loop.layer for loop in loops if not loop.terminal_holds]
@@ -224,7 +224,7 @@ def _terminal(loops: Sequence[LoopAudit]) -> Finding:
     return Finding(
         f"Iterated alone, {_layers([loop.layer for loop in right], len(loops))} end{'s' * (len(right) == 1)} where "
         f"the weights say, in the dominant space of sum A{but}.",
-        f"at least {min(loop.terminal_energy for loop in right):.0%} of the energy (asked: {ENDS:.0%}); "
+        f"at least {min(loop.terminal_energy for loop in right):.0%} of the energy (asked: {TERMINAL_ENERGY:.0%}); "
         f"{against}; the forecast is right in {len(right)} of {len(loops)} layers",
         "supported" if wrong is not None and wrong < 0.5 and 2 * len(right) > len(loops) else "weak",
     )
@@ -261,7 +261,7 @@ def _early(weights: WeightAudit, loops: Sequence[LoopAudit]) -> Finding:
     return Finding(
         f"The weights forecast that {_layers([loop.layer for loop in forecast], len(loops))}, iterated alone, "
         f"first gather{'s' * (len(forecast) == 1)} in the space of M0, a phase of its own: {outcome}.",
-        f"peak energy there {peaks}, asked {PASSES:.0%}; "
+        f"peak energy there {peaks}, asked {EARLY_ENERGY:.0%}; "
         f"the forecast is right in {right} of {len(loops)} layers{spin}",
         "supported" if right == len(loops) and all(p.early_rolled_heads is not None for p in forecast) else "weak",
     )
