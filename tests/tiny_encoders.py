@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from metastable.encoders.layer import Layer, Positions, RawAttention
+from metastable.encoders.layer import Layer, RawAttention
 from metastable.encoders.norm import Norm
+from metastable.encoders.positions import Positions
 
 transformers = pytest.importorskip("transformers", reason="the extra 'encoders' is not installed")
 
