@@ -76,6 +76,21 @@ def random_model(config, seed: int = 0):
     return model
 
 
+def items_for(encoder) -> list:
+    """One item that the encoder reads: a picture, or twenty tokens."""
+    if encoder.inputs.kind == "image":
+        return [torch.randn(encoder.inputs.shape, generator=torch.Generator().manual_seed(1))]
+    return [list(range(5, 25))]
+
+
+def assert_same_weights(one, other) -> None:
+    """Two encoders have the same score and value matrices in every head."""
+    for a, b in zip(one.layers, other.layers, strict=True):
+        for w, v in zip(a.heads, b.heads, strict=True):
+            torch.testing.assert_close(w.B, v.B)
+            torch.testing.assert_close(w.V, v.V)
+
+
 def single_head(B: torch.Tensor, A: torch.Tensor, heads: int = 1) -> Layer:
     """A layer on the unit sphere of R^d with score matrix B and value matrix A in every head, no norm gain."""
     d = B.shape[0]
