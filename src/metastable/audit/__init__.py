@@ -8,12 +8,12 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from metastable.audit.findings import Finding
+from metastable.audit.finding import Finding
 from metastable.audit.report import AuditReport, audit
-from metastable.audit.scorecard import Assumption
+from metastable.audit.scorecard import CheckedAssumption
 from metastable.audit.series import AuditSeries, audit_series
 
-__all__ = ["Assumption", "AuditReport", "AuditSeries", "Finding", "audit", "audit_series"]
+__all__ = ["AuditReport", "AuditSeries", "CheckedAssumption", "Finding", "audit", "audit_series"]
 
 
 class _Room(ModuleType):
