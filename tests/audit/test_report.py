@@ -35,6 +35,12 @@ def test_report_is_one_offline_page_with_its_numbers_beside_it(report, tmp_path)
         assert heading in page
 
 
+def test_names_from_outside_are_escaped():
+    model = random_model(configs()["bert"])
+    page = audit(load(model, name="<script>alert(1)</script>"), loop_steps=3).to_html()
+    assert "<script>" not in page and "&lt;script&gt;" in page
+
+
 def test_weights_alone(tiny):
     report = audit(tiny("bert"), loop_steps=5)
     assert report.text is None and report.provenance["parameters"]["loop_start"] == "random tokens"

@@ -1,5 +1,3 @@
-"""A series of models: what moved, one model at a time, one architecture."""
-
 from __future__ import annotations
 
 import json
@@ -9,6 +7,7 @@ import pytest
 import torch
 
 from metastable.audit import audit_series
+from metastable.audit.series import _scale
 from metastable.encoders import load
 from metastable.errors import InvalidInput
 from tiny_encoders import configs, random_model
@@ -58,3 +57,16 @@ def test_series_needs_one_architecture(tiny):
         audit_series([tiny("bert"), tiny("distilbert")], loop_steps=2)
     with pytest.raises(InvalidInput, match="at least two"):
         audit_series([tiny("bert")])
+
+
+def test_a_json_path_gives_the_numbers_alone(tiny, tmp_path):
+    series = audit_series([tiny("bert"), tiny("bert")], names=["a", "b"], loop_steps=2)
+    series.save(tmp_path / "series.json")
+    assert [f.name for f in tmp_path.iterdir()] == ["series.json"]
+    assert series.sentences() == ["Nothing moved by as much as a tenth along the series."]
+
+
+def test_counts_are_measured_by_how_many_there_are():
+    assert _scale("heads with a complex dominant pair (of 72)", 3.0, 5.0) == 72.0
+    assert _scale("kappa on text (median layer)", -3.0, 2.0) == 3.0
+    assert _scale("kappa on text (median layer)", 0.0, 0.0) == 1e-12
