@@ -70,9 +70,8 @@ class TopSpace:
 
 
 def energy_in(space: Float[Tensor, "d k"], points: Float[Tensor, "*t n d"]) -> Float[Tensor, "*t"]:
-    """Mean over tokens of |P_E s|^2, at every time: the share of the tokens' energy that lies in the space."""
-    inside = torch.linalg.vector_norm(points @ space, dim=(-2, -1))
-    return (inside / torch.linalg.vector_norm(points, dim=(-2, -1))).square()
+    """Mean over tokens of |P_E s|^2, at every time: the share of the energy of unit vectors that lies in the space."""
+    return (points @ space).square().sum(dim=(-2, -1)) / points.shape[-2]
 
 
 def angle_between(a: Float[Tensor, "d k"], b: Float[Tensor, "d j"]) -> float:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.gpu.kernels import attend_batch
+from metastable.attention.heads import attend_heads
 from metastable.flows.flow import Flow
 from metastable.flows.softmax import SelfAttention
 from metastable.weights import AttentionWeights
@@ -20,10 +20,10 @@ STACKED_SCORES = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class StackedHeads:
-    """[beta_h Q_h, (K_h, g_h), V_h] of all heads as columns of one matrix, and their outputs O_h below one another.
+    """beta_h Q_h, K_h, V_h and the fields g_h of all heads as columns of one matrix, their outputs O_h as rows.
 
     With factors of rank r << d the projections are the bulk of the work: one product of the tokens with `inward`
-    instead of three small ones per head. The field g_h is one more coordinate of the keys, <[beta q, 1], [k, g y]>.
+    instead of three small ones per head.
     """
 
     inward: Float[Tensor, "d c"]
@@ -35,17 +35,17 @@ class StackedHeads:
     def of(cls, heads: Sequence[SelfAttention], like: Tensor) -> StackedHeads:
         """The stack in the precision and on the device of the tokens `like`."""
         none = torch.zeros(heads[0].d, dtype=like.dtype, device=like.device)
-        queries, keys, values, outputs = [], [], [], []
+        queries, keys, values, fields, outputs = [], [], [], [], []
         for head in heads:
             w = head.weights_at(0.0, like)
             assert w.query is not None and w.key is not None and w.output is not None
-            field = none if head.field is None else head.field.to(like)
             queries.append(head.beta * w.query)
-            keys += [w.key, field[None]]
+            keys.append(w.key)
             values.append(w.value)
+            fields.append(none if head.field is None else head.field.to(like))
             outputs.append(w.output.T)
-        inward = torch.cat([*queries, *keys, *values]).T.contiguous()
-        return cls(inward, torch.cat(outputs), len(heads), queries[0].shape[0])
+        inward = torch.cat([*queries, *keys, *values, torch.stack(fields)])
+        return cls(inward.T.contiguous(), torch.cat(outputs), len(heads), queries[0].shape[0])
 
     def fits(self, points: Float[Tensor, "n d"]) -> bool:
         """Whether the tokens have the precision and the device of the stack."""
@@ -54,11 +54,9 @@ class StackedHeads:
     def means(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Float[Tensor, "h n v"]:
         """The attended mean of every head, in the coordinates of its values."""
         n, h, r = len(points), self.n_heads, self.rank
-        query, key, value = (points @ self.inward).split((h * r, h * (r + 1), len(self.outward)), dim=1)
-        ones = torch.ones((h, n, 1), dtype=points.dtype, device=points.device)
-        queries = torch.cat([query.reshape(n, h, r).transpose(0, 1), ones], dim=2)
-        keys, values = (rows.reshape(n, h, -1).transpose(0, 1) for rows in (key, value))
-        return attend_batch(queries, keys, values, mass.expand(h, n))[0]
+        *rows, pulls = (points @ self.inward).split((h * r, h * r, len(self.outward), h), dim=1)
+        queries, keys, values = (part.reshape(n, h, -1).transpose(0, 1) for part in rows)
+        return attend_heads(queries, keys, values, mass.log() + pulls.T)
 
     def summed(self, means: Float[Tensor, "h n v"]) -> Float[Tensor, "n d"]:
         """sum_h O_h m_h."""
