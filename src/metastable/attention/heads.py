@@ -15,8 +15,8 @@ def attend_heads(
 ) -> Float[Tensor, "h q v"]:
     """m_hi = sum_j e^{<q_hi, k_hj> + l_hj} v_hj / sum_j e^{<q_hi, k_hj> + l_hj}, all scores at once.
 
-    queries (h, n_q, r) have beta in them, log_mass (h, n_k) the logarithm of the masses and whatever else a head adds
-    to all scores of a key. For few tokens: the scores of all heads are held, in the precision of the queries.
+    queries (h, n_q, r) have beta in them, log_mass (h, n_k) the logarithm of the masses and whatever else a head
+    adds to all scores of a key. For few tokens: all scores are held, in the precision of the queries.
 
     >>> pair = torch.tensor([[[1.0, 0.0], [-1.0, 0.0]]])
     >>> attend_heads(2 * pair[:, :1], pair, pair, torch.zeros(1, 2))[0, 0, 0].item()  # tanh(2)

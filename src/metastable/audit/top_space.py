@@ -70,7 +70,7 @@ class TopSpace:
 
 
 def energy_in(space: Float[Tensor, "d k"], points: Float[Tensor, "*t n d"]) -> Float[Tensor, "*t"]:
-    """Mean over tokens of |P_E s|^2, at every time: the share of the energy of unit vectors that lies in the space."""
+    """Mean over tokens of |P_E s|^2, at every time: the share of the energy of unit vectors in the space."""
     return (points @ space).square().sum(dim=(-2, -1)) / points.shape[-2]
 
 

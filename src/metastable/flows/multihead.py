@@ -75,9 +75,11 @@ class MultiHead(Flow):
         if self._stack is None or not self._stack.fits(points):
             self._stack = StackedHeads.of(self._stackable, points)
         means = self._stack.means(points, mass)
-        vector = self._stack.summed(means)
-        pairs = list(zip(self._stackable, means, strict=True))
-        return Drift(self.factor * vector, lambda: self.factor * sum(h.rate(t, mean, mass) for h, mean in pairs))
+
+        def rate() -> float:
+            return self.factor * sum(h.rate(t, m, mass) for h, m in zip(self._stackable, means, strict=True))
+
+        return Drift(self.factor * self._stack.summed(means), rate)
 
     def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
         """E = sum_h c_h E_h for unnormalised heads with V_h = c_h B_h, B_h symmetric [arXiv:2605.04279].
