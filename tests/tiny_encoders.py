@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from metastable.encoders.layer import Layer, Positions, RawAttention
+from metastable.encoders.layer import Layer, RawAttention
 from metastable.encoders.norm import Norm
+from metastable.encoders.positions import Positions
 
 transformers = pytest.importorskip("transformers", reason="the extra 'encoders' is not installed")
 
@@ -73,6 +74,21 @@ def random_model(config, seed: int = 0):
             scale = 0.6 if parameter.ndim > 1 else 0.2
             parameter.add_(scale * torch.randn_like(parameter))
     return model
+
+
+def items_for(encoder) -> list:
+    """One item that the encoder reads: a picture, or twenty tokens."""
+    if encoder.inputs.kind == "image":
+        return [torch.randn(encoder.inputs.shape, generator=torch.Generator().manual_seed(1))]
+    return [list(range(5, 25))]
+
+
+def assert_same_weights(one, other) -> None:
+    """Two encoders have the same score and value matrices in every head."""
+    for a, b in zip(one.layers, other.layers, strict=True):
+        for w, v in zip(a.heads, b.heads, strict=True):
+            torch.testing.assert_close(w.B, v.B)
+            torch.testing.assert_close(w.V, v.V)
 
 
 def single_head(B: torch.Tensor, A: torch.Tensor, heads: int = 1) -> Layer:

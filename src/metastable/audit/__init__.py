@@ -4,12 +4,12 @@ The room is callable: `ms.audit(encoder, texts)` is `metastable.audit.audit(enco
 first.
 """
 
-from metastable.audit.findings import Finding
+from metastable.audit.finding import Finding
 from metastable.audit.report import AuditReport, audit
-from metastable.audit.scorecard import Assumption
+from metastable.audit.scorecard import CheckedAssumption
 from metastable.audit.series import AuditSeries, audit_series
 from metastable.callable_room import make_callable
 
-__all__ = ["Assumption", "AuditReport", "AuditSeries", "Finding", "audit", "audit_series"]
+__all__ = ["AuditReport", "AuditSeries", "CheckedAssumption", "Finding", "audit", "audit_series"]
 
 make_callable(__name__, audit)

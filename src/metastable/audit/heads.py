@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from metastable.audit.spectra import Factors, Spectrum, angle_between
+from metastable.audit.factors import Factors
+from metastable.audit.top_space import TopSpace, angle_between, is_real
 from metastable.encoders import Encoder, Layer
 
 
@@ -97,18 +98,16 @@ def audit_weights(encoder: Encoder, report: Callable[[str], None] = lambda text:
     heads: list[HeadAudit] = []
     layers: list[LayerAudit] = []
     spaces: list[tuple[Tensor, Tensor]] = []
-    seen: dict[int, int] = {}
     for layer in encoder.layers:
         report(f"weights of layer {layer.index}")
         factors = Factors.of(layer.to("cpu"))  # small dense eigenproblems: a CPU does them best
-        values, products = Spectrum.of(factors.sum_values), Spectrum.of(factors.sum_products)
+        values, products = TopSpace.of(factors.sum_values), TopSpace.of(factors.sum_products)
         own = _heads(layer, factors)
         heads += own
         layers.append(_layer(layer, factors, values, products, own))
-        spaces.append((values.space, products.space))
-        seen[layer.index] = values.space.shape[1]
+        spaces.append((values.basis, products.basis))
     shared = [[_overlap(a, b) for b, _ in spaces] for a, _ in spaces]
-    chance = max(seen.values()) / layers[0].d_eff
+    chance = max(space.shape[1] for space, _ in spaces) / layers[0].d_eff
     return WeightAudit(heads, layers, shared, chance, spaces)
 
 
@@ -121,7 +120,7 @@ def _heads(layer: Layer, factors: Factors) -> list[HeadAudit]:
     for h in range(len(layer.heads)):
         scale = 1 / max(float(kappa[h]), 1e-300)
         spectrum = products.eigenvalues[h] * scale
-        is_complex = bool(spectrum[0].imag.abs() > 1e-10 * spectrum.abs().max())
+        is_complex = not is_real(spectrum[0], spectrum)
         rest = spectrum[2 if is_complex else 1 :].real
         following = max(float(rest[0]) if len(rest) else -math.inf, 0.0 if layer.d > len(spectrum) else -math.inf)
         others = torch.cat((traces[h, :h], traces[h, h + 1 :])).abs()
@@ -142,7 +141,7 @@ def _heads(layer: Layer, factors: Factors) -> list[HeadAudit]:
                 score_asymmetry=float(scores.asymmetry[h]),
                 stable_rank_scores=float(scores.stable_rank[h]),
                 stable_rank_values=float(values.stable_rank[h]),
-                angle=angle_between(products.dominant(h), values.dominant(h)),
+                angle=angle_between(products.top_space(h), values.top_space(h)),
                 trace=float(traces[h, h]),
                 trace_rank=float((others < traces[h, h].abs()).double().mean()) if len(others) else 1.0,
                 value_spectrum=_listed(values.eigenvalues[h]),
@@ -153,7 +152,7 @@ def _heads(layer: Layer, factors: Factors) -> list[HeadAudit]:
 
 
 def _layer(
-    layer: Layer, factors: Factors, values: Spectrum, products: Spectrum, heads: Sequence[HeadAudit]
+    layer: Layer, factors: Factors, values: TopSpace, products: TopSpace, heads: Sequence[HeadAudit]
 ) -> LayerAudit:
     matrix = factors.sum_products
     square = matrix.square().sum()
@@ -173,7 +172,7 @@ def _layer(
         asymmetry=float(((matrix - matrix.T).norm() / (2 * square.sqrt())).item()),
         nonnormality=float(commutator.norm() / square),
         stable_rank=float(total.square().sum() / torch.linalg.matrix_norm(total, ord=2) ** 2),
-        overlap_spaces=_overlap(values.space, products.space),
+        overlap_spaces=_overlap(values.basis, products.basis),
         notes=list(layer.notes),
         sum_values_spectrum=_listed(values.eigenvalues),
         sum_products_spectrum=_listed(products.eigenvalues),

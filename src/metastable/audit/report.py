@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from metastable._version import __version__
-from metastable.audit.findings import LIMITS, Finding, findings
+from metastable.audit.finding import Finding
+from metastable.audit.findings import LIMITS, findings
 from metastable.audit.heads import WeightAudit, audit_weights
 from metastable.audit.loop import STEPS, LoopAudit, audit_loops
-from metastable.audit.scorecard import Assumption, scorecard
+from metastable.audit.scorecard import CheckedAssumption, scorecard
 from metastable.audit.text import TextAudit, audit_text, readable
 from metastable.drawing.shell import save_page
 from metastable.encoders import Encoder, load
@@ -31,7 +32,7 @@ class AuditReport:
 
     model: dict[str, Any]
     findings: list[Finding]
-    scorecard: list[Assumption]
+    scorecard: list[CheckedAssumption]
     weights: WeightAudit = field(repr=False)
     text: TextAudit | None = field(repr=False)
     loops: list[LoopAudit] = field(repr=False)

@@ -10,13 +10,18 @@ from metastable.audit.text import TextAudit
 from metastable.encoders import Encoder
 
 ASYMMETRIC = 0.05
+"""Largest relative defect from symmetry or normality that still counts as none: a rule of thumb."""
 COLD = 3.0
+"""kappa / (d_eff - 1) from which attention is called cold (below 1/3: warm), a rule of thumb for "much larger"."""
 FIELD = 0.1
+"""Largest |g_h| / kappa_h that still counts as no field: a rule of thumb."""
+SAME_WEIGHTS = 0.9
+"""Share of their dominant spaces that successive layers must have in common to count as one: a rule of thumb."""
 
 
 @dataclass(frozen=True)
-class Assumption:
-    """One assumption: what the theory asks, whether it holds, the measured number and what it means."""
+class CheckedAssumption:
+    """One assumption of the theory on this encoder: what is asked, whether it holds, the number, what it means."""
 
     name: str
     asks: str
@@ -26,7 +31,7 @@ class Assumption:
     says: str
 
 
-def scorecard(encoder: Encoder, weights: WeightAudit, text: TextAudit | None) -> list[Assumption]:
+def scorecard(encoder: Encoder, weights: WeightAudit, text: TextAudit | None) -> list[CheckedAssumption]:
     """All assumptions of the concentration theorem's setting that weights (and text) can decide."""
     layers, heads = weights.layers, weights.heads
     spherical = sum(layer.spherical for layer in encoder.layers)
@@ -43,7 +48,7 @@ def scorecard(encoder: Encoder, weights: WeightAudit, text: TextAudit | None) ->
         for p in (layer.positions for layer in encoder.layers)
     )
     rows = [
-        Assumption(
+        CheckedAssumption(
             "Tokens live on a sphere",
             "every layer moves points of the unit sphere",
             spherical == len(layers),
@@ -51,7 +56,7 @@ def scorecard(encoder: Encoder, weights: WeightAudit, text: TextAudit | None) ->
             "all layers",
             f"{spherical} of {len(layers)} layers take normalised tokens and renormalise what they move",
         ),
-        Assumption(
+        CheckedAssumption(
             "One head",
             "a single pair of matrices (V, B)",
             n_heads == 1,
@@ -60,7 +65,7 @@ def scorecard(encoder: Encoder, weights: WeightAudit, text: TextAudit | None) ->
             f"{n_heads} heads act at once, so the zero-temperature flow is no linear flow in disguise",
         ),
         _temperature(weights, text),
-        Assumption(
+        CheckedAssumption(
             "B is invertible",
             "no query direction is blind",
             rank >= d,
@@ -68,7 +73,7 @@ def scorecard(encoder: Encoder, weights: WeightAudit, text: TextAudit | None) ->
             "rank = d",
             f"each head's B has rank at most {rank} of {d}: along the rest its attention is uniform",
         ),
-        Assumption(
+        CheckedAssumption(
             "M = V B^T is symmetric",
             "concentration on an eigenspace, along orthogonal directions",
             asymmetry <= ASYMMETRIC,
@@ -76,7 +81,7 @@ def scorecard(encoder: Encoder, weights: WeightAudit, text: TextAudit | None) ->
             f"<= {ASYMMETRIC}",
             f"median |M - M^T| / 2|M| over heads is {asymmetry:.2f} (0 symmetric, 0.71 random, 1 antisymmetric)",
         ),
-        Assumption(
+        CheckedAssumption(
             "M is normal",
             "eigenvectors are orthogonal, no transient growth",
             nonnormality <= ASYMMETRIC,
@@ -84,7 +89,7 @@ def scorecard(encoder: Encoder, weights: WeightAudit, text: TextAudit | None) ->
             f"<= {ASYMMETRIC}",
             f"median |MM^T - M^TM| / |M|^2 over heads is {nonnormality:.2f}",
         ),
-        Assumption(
+        CheckedAssumption(
             "The dominant eigenvalue is real",
             "a fixed axis to concentrate on",
             rotating == 0,
@@ -92,7 +97,7 @@ def scorecard(encoder: Encoder, weights: WeightAudit, text: TextAudit | None) ->
             "0 of the heads",
             f"{rotating} of {len(heads)} heads have a complex dominant pair: their limit is a rotation",
         ),
-        Assumption(
+        CheckedAssumption(
             "No field",
             "scores <x, By> and nothing else",
             field <= FIELD,
@@ -100,7 +105,7 @@ def scorecard(encoder: Encoder, weights: WeightAudit, text: TextAudit | None) ->
             f"<= {FIELD}",
             f"median |g_h| / kappa_h is {field:.2f}: biases pull all queries to the same keys",
         ),
-        Assumption(
+        CheckedAssumption(
             "Positions do not matter",
             "tokens are exchangeable",
             positional == 0,
@@ -108,15 +113,15 @@ def scorecard(encoder: Encoder, weights: WeightAudit, text: TextAudit | None) ->
             "0 layers",
             f"{positional} of {len(layers)} layers add a rotation, window or bias by position",
         ),
-        Assumption(
+        CheckedAssumption(
             "Weights do not change with depth",
             "one (V, B) for all times",
-            kept >= 0.9,
+            kept >= SAME_WEIGHTS,
             kept,
-            ">= 0.9",
+            f">= {SAME_WEIGHTS:g}",
             f"successive layers share {kept:.0%} of their dominant space (chance: {weights.shared_by_chance:.0%})",
         ),
-        Assumption(
+        CheckedAssumption(
             "Attention only",
             "nothing but attention moves the tokens",
             False,
@@ -128,13 +133,13 @@ def scorecard(encoder: Encoder, weights: WeightAudit, text: TextAudit | None) ->
     return rows
 
 
-def _temperature(weights: WeightAudit, text: TextAudit | None) -> Assumption:
+def _temperature(weights: WeightAudit, text: TextAudit | None) -> CheckedAssumption:
     if text is not None:
         ratio = statistics.median(layer.kappa_over_dimension for layer in text.layers)
         told = f"on text kappa is {ratio:.2g} times the tokens' effective dimension minus 1 (median over layers)"
     else:
         ratio = statistics.median(h.kappa_over_dimension for h in weights.heads)
         told = f"kappa is {ratio:.2g} times d_eff - 1 (median over heads, tokens without preferred direction)"
-    return Assumption(
+    return CheckedAssumption(
         "Low temperature", "kappa = |B^T x| much larger than d - 1", ratio >= COLD, ratio, f">= {COLD:g}", told
     )

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from metastable.encoders.adapters import Site
 from metastable.encoders.layer import Layer
+from metastable.encoders.site import Site
 from metastable.errors import InvalidInput
 
 
@@ -73,7 +73,8 @@ def replaced_attention(sites: Sequence[Site], closure: Closure) -> Iterator[None
     """
     handles = []
     for site in {id(s.entry): s for s in sites}.values():
-        handles += _whole(site, closure) if site.whole else _between(site, closure)
+        replace = _replace_module if site.one_module else _replace_softmax
+        handles += replace(site, closure)
     try:
         yield
     finally:
@@ -81,7 +82,7 @@ def replaced_attention(sites: Sequence[Site], closure: Closure) -> Iterator[None
             handle.remove()
 
 
-def _between(site: Site, closure: Closure) -> list[Any]:
+def _replace_softmax(site: Site, closure: Closure) -> list[Any]:
     held: list[Tensor] = []
 
     def enter(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -97,7 +98,7 @@ def _between(site: Site, closure: Closure) -> list[Any]:
     ]
 
 
-def _whole(site: Site, closure: Closure) -> list[Any]:
+def _replace_module(site: Site, closure: Closure) -> list[Any]:
     def leave(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         x = _first_tensor(args, kwargs)
         context = _close(site.layer, single(x), closure)

@@ -12,15 +12,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from metastable.encoders.adapters import Site, candidates, families, torch_encoder_sites
+from metastable.encoders.adapters import candidates, families
 from metastable.encoders.capture import Closure, forward, recorded, replaced_attention, single
-from metastable.encoders.huggingface import is_decoder_family
 from metastable.encoders.inputs import Inputs
 from metastable.encoders.layer import Layer
-from metastable.encoders.verify import TOLERANCE, Verification, verify
+from metastable.encoders.model_config import is_decoder_family
+from metastable.encoders.site import Site
+from metastable.encoders.torch_encoder import torch_encoder_sites
+from metastable.encoders.verification import TOLERANCE, Verification, compare_with_model
 from metastable.errors import InvalidInput
 
 QUERY_NORMS = {"q_norm", "k_norm", "query_norm", "key_norm", "q_layernorm", "k_layernorm", "norm_q", "norm_k"}
+"""Names that modules have which normalise queries or keys."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,10 +190,12 @@ def _first_that_holds(
             problems.append(f"the adapter {adapter_name!r} does not fit it: {str(error).splitlines()[0]}")
             continue
         try:
-            verification = verify(model, sites, samples, "float32")
+            verification = compare_with_model(model, sites, samples, "float32")
             if not verification.holds:  # large logits lose digits in float32: look again in float64
                 double = copy.deepcopy(model).double()
-                verification = verify(double, sites_of(double), inputs.samples(torch.float64), "float64")
+                verification = compare_with_model(
+                    double, sites_of(double), inputs.samples(torch.float64), "float64"
+                )
         except InvalidInput as error:
             problems.append(str(error))
             continue

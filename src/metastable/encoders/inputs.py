@@ -16,8 +16,8 @@ SENTENCES = (
     "The tide went out and left the boats leaning on the sand.",
     "Each particle feels the mean of all the others, weighted by how much it resembles them.",
 )
-"""Texts on which a model with a tokenizer is verified."""
-ENOUGH = 8
+"""Texts on which a model with a tokenizer is compared with what was rebuilt from it."""
+LEAST_DIFFERENT_TOKENS = 8
 """Different tokens that these sentences must have; where they have fewer, seeded random tokens are read as well."""
 
 
@@ -94,7 +94,7 @@ class Inputs:
             return drawn
         # A tokenizer of another alphabet leaves a few unknown tokens, on which any adapter would look right.
         different = {int(i) for item in sentences if isinstance(item, dict) for i in item["input_ids"][0]}
-        return sentences if len(different) >= ENOUGH else [*sentences, *drawn]
+        return sentences if len(different) >= LEAST_DIFFERENT_TOKENS else [*sentences, *drawn]
 
     def _one(self, item: Any, index: int) -> dict[str, Any] | Tensor:
         if self.kind != "text" and isinstance(item, str):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable.encoders.norm import Norm
+from metastable.encoders.positions import Positions
 from metastable.errors import InvalidInput
 from metastable.flows import MultiHead, SelfAttention
 from metastable.weights import AttentionWeights
@@ -41,28 +42,6 @@ class RawAttention:
         held = {f.name: getattr(self, f.name) for f in fields(self)}
         moved: dict[str, Any] = {name: v.to(device) for name, v in held.items() if isinstance(v, Tensor)}
         return replace(self, **moved)
-
-
-@dataclass(frozen=True, eq=False)
-class Positions:
-    """What the positions i, j of two tokens add to their score: a rotation, a window, a bias."""
-
-    frequencies: Float[Tensor, "f"] | None = None
-    """RoPE: pair m of head coordinates (m, m + d_h/2) turns by frequencies[m] per position."""
-    window: int | None = None
-    """Tokens farther apart than this do not see each other."""
-    bias: Callable[[int], Tensor] | None = field(default=None, repr=False)
-    """n -> (H, n, n), added to the scores."""
-
-    def rotate(self, rows: Float[Tensor, "h n k"]) -> Float[Tensor, "h n k"]:
-        """Every row turned by its position (unchanged without RoPE)."""
-        if self.frequencies is None:
-            return rows
-        place = torch.arange(rows.shape[1], dtype=rows.dtype, device=rows.device)
-        angle = place[:, None] * self.frequencies.to(rows)
-        cos, sin = angle.cos(), angle.sin()
-        first, second = rows.chunk(2, dim=-1)
-        return torch.cat((first * cos - second * sin, second * cos + first * sin), dim=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +200,8 @@ class Layer:
         """The layer as a flow on the sphere: s' = P_s C sum_h A_h m_h, logits beta_scale (s^T B_h s' + <g_h, s'>).
 
         C is the centring of the norm, so that centred tokens stay centred. The result is an ordinary `MultiHead`
-        flow with one field per head; see `notes` for what it leaves out of this layer.
+        flow with one field per head; see `notes` for what it leaves out of this layer. It is residual: Euler's step
+        of length one is the layer itself, s <- (s + C sum_h A_h m_h) / |.|, and `solve` with many of them loops it.
         """
         if not (math.isfinite(beta_scale) and beta_scale >= 0):
             raise InvalidInput(f"beta_scale must be finite and >= 0, got {beta_scale}")
@@ -230,7 +210,7 @@ class Layer:
             centred = self.norm.centre(_factor(w.output).T).T
             weights = AttentionWeights.from_qkv(w.query, w.key, w.value, centred)
             heads.append(SelfAttention(weights, beta_scale, field=beta_scale * g))
-        return MultiHead(heads)
+        return MultiHead(heads, residual=True)
 
     def __repr__(self) -> str:
         return (

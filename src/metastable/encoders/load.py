@@ -10,9 +10,10 @@ from typing import Any
 
 from torch import nn
 
-from metastable.encoders import huggingface, onnx_file
+from metastable.encoders import huggingface
 from metastable.encoders.encoder import Encoder, build
 from metastable.encoders.inputs import Inputs
+from metastable.encoders.onnx_file import read_onnx
 from metastable.encoders.weight_file import weight_files
 from metastable.errors import InvalidInput, StorageError
 
@@ -57,7 +58,7 @@ def _from_path(source: str, tokenizer: Any, config: Any, pooling: str | None, na
         return _from_folder(path, tokenizer, config, pooling, name)
     if path.is_file():
         if path.suffix == ".onnx":
-            opened = onnx_file.read(path, config, tokenizer)
+            opened = read_onnx(path, config, tokenizer)
         elif path.suffix in (".safetensors", ".bin", ".pt", ".pth"):
             opened = huggingface.read_file(path, config, tokenizer)
         else:

@@ -14,18 +14,24 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metastable.encoders import huggingface
+from metastable.encoders.assemble import assemble
 from metastable.encoders.capture import forward
-from metastable.encoders.verify import TOLERANCE
+from metastable.encoders.huggingface import Opened, inputs_of
+from metastable.encoders.model_config import read_config
+from metastable.encoders.tokenizer import read_tokenizer
+from metastable.encoders.transformers_library import library
+from metastable.encoders.verification import TOLERANCE
 from metastable.errors import InvalidInput, MissingExtra, StorageError
 
 ROOTS = ("embeddings.", "encoder.", "transformer.", "layers.", "embeddings_project.")
+"""Where the parameters of a model's own modules begin inside the names of a graph."""
 PROBE_TOKENS = 12
+"""Random tokens on which the graph's own attention is compared: the reference evaluator is slow."""
 
 
-def read(path: Path, config: Any = None, tokenizer: Any = None) -> huggingface.Opened:
+def read_onnx(path: Path, config: Any = None, tokenizer: Any = None) -> Opened:
     """Open an ONNX encoder; config (a dict, file or folder) is guessed from the graph when it is not beside it."""
-    huggingface.library()
+    library()
     try:
         import onnx
     except ImportError as error:
@@ -35,7 +41,7 @@ def read(path: Path, config: Any = None, tokenizer: Any = None) -> huggingface.O
         onnx.checker.check_model(str(path))
     except Exception as error:
         raise StorageError(f"{path.name} is truncated or no ONNX file") from error
-    state = state_of(graph_model, path.name)
+    state = weights_behind(graph_model, path.name)
     beside = path.parent / "config.json"
     if config is None and beside.is_file():
         config = beside
@@ -43,8 +49,8 @@ def read(path: Path, config: Any = None, tokenizer: Any = None) -> huggingface.O
     guesses = [config] if config is not None else _configs(graph_model, state, own[0].shape[0], path.name)
     worst = np.inf
     for guess in guesses:
-        settings = huggingface.read_config(guess)
-        model, stored, remarks = huggingface._instantiate(settings, state, path.name)
+        settings = read_config(guess)
+        model, stored, remarks = assemble(settings, state, path.name)
         mask = torch.ones_like(ids)
         output = forward(
             model, {"input_ids": ids, "attention_mask": mask}, output_attentions=True, return_dict=True
@@ -54,15 +60,15 @@ def read(path: Path, config: Any = None, tokenizer: Any = None) -> huggingface.O
         gap = max(float((a[0].double() - b).abs().max()) for a, b in zip(output.attentions, own, strict=True))
         worst = min(worst, gap)
         if gap <= TOLERANCE:
-            found = huggingface._tokenizer(tokenizer, path.parent, settings)
-            return huggingface.Opened(model, huggingface._inputs(model, found), "mean", stored, remarks)
+            found = read_tokenizer(tokenizer, path.parent, settings)
+            return Opened(model, inputs_of(model, found), "mean", stored, remarks)
     raise InvalidInput(
         f"{path.name} is refused: the model rebuilt from its weights attends differently from the graph "
         f"(by {worst:.1e}, at most {TOLERANCE:.0e} is accepted)"
     )
 
 
-def state_of(graph_model: Any, name: str) -> dict[str, Tensor]:
+def weights_behind(graph_model: Any, name: str) -> dict[str, Tensor]:
     """Named tensors of the graph; a matrix without a name gets that of the bias that is added after it."""
     from onnx import numpy_helper
 
@@ -70,7 +76,9 @@ def state_of(graph_model: Any, name: str) -> dict[str, Tensor]:
     for node in graph_model.graph.node:
         if node.op_type in ("MatMulInteger", "DequantizeLinear", "QLinearMatMul", "DynamicQuantizeLinear"):
             raise InvalidInput(f"{name} is quantised ({node.op_type} nodes); an audit needs the real weights")
-    state = {key: torch.from_numpy(np.array(a)) for n, a in arrays.items() if (key := _key(n)) and a.ndim >= 1}
+    state = {
+        key: torch.from_numpy(np.array(a)) for n, a in arrays.items() if (key := _path_in_model(n)) and a.ndim >= 1
+    }
     product_of = {
         node.output[0]: next((i for i in node.input if i in arrays), None)
         for node in graph_model.graph.node
@@ -78,20 +86,22 @@ def state_of(graph_model: Any, name: str) -> dict[str, Tensor]:
     }
     for node in graph_model.graph.node:
         if node.op_type == "Add":
-            bias = next((i for i in node.input if i in arrays and _key(i)), None)
+            bias = next((i for i in node.input if i in arrays and _path_in_model(i)), None)
             matrix = next((product_of[i] for i in node.input if product_of.get(i)), None)
             if bias and matrix and bias.endswith(".bias"):
-                state[_key(bias).removesuffix("bias") + "weight"] = torch.from_numpy(np.array(arrays[matrix].T))
-        elif node.op_type == "Gemm" and len(node.input) == 3 and _key(node.input[2]):
+                state[_path_in_model(bias).removesuffix("bias") + "weight"] = torch.from_numpy(
+                    np.array(arrays[matrix].T)
+                )
+        elif node.op_type == "Gemm" and len(node.input) == 3 and _path_in_model(node.input[2]):
             turned = any(a.name == "transB" and a.i for a in node.attribute)
             weight = arrays[node.input[1]]
-            state[_key(node.input[2]).removesuffix("bias") + "weight"] = torch.from_numpy(
+            state[_path_in_model(node.input[2]).removesuffix("bias") + "weight"] = torch.from_numpy(
                 np.array(weight if turned else weight.T)
             )
     return state
 
 
-def _key(name: str) -> str:
+def _path_in_model(name: str) -> str:
     """The part of an initialiser's name from the model's root on; empty when it has none."""
     places = [m.start() for root in ROOTS for m in re.finditer(rf"(?:^|\.){re.escape(root)}", name)]
     if not places:

@@ -59,7 +59,7 @@ class DrivenAttention(SelfAttention):
         attended = attend_unchecked(
             w.queries(points),
             w.keys(crowd),
-            w.carried(crowd),
+            w.values(crowd),
             self.crowd_mass.to(points),
             self.beta,
             kernel=self.kernel,

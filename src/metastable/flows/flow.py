@@ -35,6 +35,8 @@ class Flow(ABC):
     spherical: bool = True
     smooth: bool = True
     """False for a field with jumps at unknown places, on which error control only wastes steps."""
+    residual: bool = False
+    """True for a trained layer, which adds F itself and normalises: Euler then steps x <- (x + h F)/|x + h F|."""
     caches: ClassVar[tuple[str, ...]] = ()
     """Attributes that are only memory, and no part of what tells this flow from others (see `describe`)."""
 

@@ -9,8 +9,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable.errors import InvalidInput, NoEnergy
+from metastable.flows.drift import Drift
 from metastable.flows.energy import require_gradient_structure
-from metastable.flows.flow import Drift, Flow
+from metastable.flows.flow import Flow
+from metastable.flows.stacked_heads import STACKED_SCORES, StackedHeads, stackable
 from metastable.flows.unnormalized import UnnormalizedAttention
 
 COMBINE = ("sum", "mean")
@@ -20,10 +22,13 @@ class MultiHead(Flow):
     """x_i' = P_{x_i} sum_h F_i^h, every head h with its own weights, beta and field.
 
     heads: flows, e.g. [SelfAttention(w_1, beta_1), SelfAttention(w_2, beta_2)]. combine: "sum", as a
-    transformer layer does, or "mean", the convention (1/H) sum_h of [arXiv:2605.18870].
+    transformer layer does, or "mean", the convention (1/H) sum_h of [arXiv:2605.18870]. residual: whether the flow
+    is a trained layer, x <- (x + sum_h F^h)/|.|; then Euler with step 1 is that layer (see `Flow.residual`).
     """
 
-    def __init__(self, heads: Sequence[Flow], combine: str = "sum") -> None:
+    caches = ("_stack", "_stackable")
+
+    def __init__(self, heads: Sequence[Flow], combine: str = "sum", *, residual: bool = False) -> None:
         self.heads = tuple(heads)
         if not self.heads:
             raise InvalidInput("MultiHead needs at least one head, got none")
@@ -39,6 +44,9 @@ class MultiHead(Flow):
         self.combine = combine
         self.spherical = self.heads[0].spherical
         self.smooth = all(head.smooth for head in self.heads)
+        self.residual = residual
+        self._stackable = stackable(self.heads)
+        self._stack: StackedHeads | None = None
 
     @property
     def d(self) -> int:
@@ -57,11 +65,24 @@ class MultiHead(Flow):
 
     def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
         """sum_h F^h before the projection."""
+        if self._stackable and len(self.heads) * len(points) ** 2 <= STACKED_SCORES:
+            return self._stacked_drift(t, points, mass)
         drifts = [head.ambient_drift(t, points, mass) for head in self.heads]
         vector = drifts[0].vector
         for drift in drifts[1:]:
             vector = vector + drift.vector
         return Drift(self.factor * vector, lambda: self.factor * sum(drift.rate for drift in drifts))
+
+    def _stacked_drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
+        """The same for few tokens and heads of one low rank, all heads at once."""
+        if self._stack is None or not self._stack.fits(points):
+            self._stack = StackedHeads.of(self._stackable, points)
+        means = self._stack.means(points, mass)
+
+        def rate() -> float:
+            return self.factor * sum(h.rate(t, m, mass) for h, m in zip(self._stackable, means, strict=True))
+
+        return Drift(self.factor * self._stack.summed(means), rate)
 
     def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
         """E = sum_h c_h E_h for unnormalised heads with V_h = c_h B_h, B_h symmetric [arXiv:2605.04279].
@@ -82,4 +103,5 @@ class MultiHead(Flow):
 
     def describe(self) -> dict[str, Any]:
         """The heads and how they are combined."""
-        return {"flow": "MultiHead", "combine": self.combine, "heads": [h.describe() for h in self.heads]}
+        described = {"flow": "MultiHead", "combine": self.combine, "heads": [h.describe() for h in self.heads]}
+        return described | {"residual": True} if self.residual else described

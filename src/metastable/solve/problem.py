@@ -12,7 +12,7 @@ from torch import Tensor
 
 from metastable import rowwise
 from metastable.errors import SolveError
-from metastable.flows.drift import Velocity
+from metastable.flows.drift import Drift, Velocity
 from metastable.flows.flow import Flow
 from metastable.sphere import normalize
 
@@ -37,8 +37,16 @@ class Problem:
     def velocity(self, t: float, points: Float[Tensor, "n d"], out: Float[Tensor, "n d"] | None = None) -> Velocity:
         """The field at time t, at points that `retract` or `combine` returned, and the rate that bounds a step."""
         self.evaluations += 1
-        time = min(t, math.nextafter(self.stretch_end, -math.inf))
-        return self.flow.evaluate(time, points, self.mass, unit=True, out=out)
+        return self.flow.evaluate(self._inside(t), points, self.mass, unit=True, out=out)
+
+    def drift(self, t: float, points: Float[Tensor, "n d"]) -> Drift:
+        """The field at time t before its projection to the sphere."""
+        self.evaluations += 1
+        return self.flow.ambient_drift(self._inside(t), points, self.mass)
+
+    def _inside(self, t: float) -> float:
+        """The time at which the field is that of the stretch, also at its very end."""
+        return min(t, math.nextafter(self.stretch_end, -math.inf))
 
     def combine(
         self, points: Float[Tensor, "n d"], stages: Float[Tensor, "s n d"], weights: Float[Tensor, "s"]

@@ -1,20 +1,50 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
 from metastable.audit.heads import audit_weights
-from metastable.audit.loop import FRAMES, audit_loops, random_tokens, step
-from metastable.audit.spectra import Factors
+from metastable.audit.loop import FRAMES, SETTLED, audit_loops, looped, random_tokens, spread
+from tiny_encoders import single_head
 
 
-def test_a_step_is_the_flow_of_the_layer(tiny):
+def test_a_pass_is_attention_residual_and_norm(tiny):
+    """s <- (s + C sum_h A_h m_h)/|.| with the layer's own attention, pass after pass, to the digit."""
     layer = tiny("bert").layers[1]
     points = random_tokens(layer, 12)
-    mass = torch.full((12,), 1 / 12, dtype=torch.float64)
-    added = step(layer, Factors.of(layer), points)
-    tangent = added - (added * points).sum(dim=1, keepdim=True) * points
-    torch.testing.assert_close(tangent, layer.flow().velocity(0.0, points, mass), rtol=0, atol=1e-9)
+    frames, _ = looped(layer, points, 4)
+    for frame in frames:
+        torch.testing.assert_close(frame, points, rtol=0, atol=1e-12)
+        points = points + layer.norm.centre(layer.update(points))
+        points = points / points.norm(dim=1, keepdim=True)
+
+
+def power_iteration():
+    """One head, B = 0: s <- s + A mean(s) is a power iteration, which ends on the top eigenvector of A."""
+    values = torch.diag(torch.tensor([0.9, 0.3, 0.1, 0.05, *([0.01] * 16)], dtype=torch.float64))
+    return single_head(torch.zeros(20, 20, dtype=torch.float64), values)
+
+
+def test_the_loop_ends_when_nothing_moves():
+    layer = power_iteration()
+    start = random_tokens(layer, 20, seed=1)
+    frames, settled = looped(layer, start, 400)
+    moved = [float((b - a).abs().max()) for a, b in itertools.pairwise(frames)]
+    assert settled and len(frames) < 401
+    assert moved[-1] < SETTLED <= min(moved[:-1])
+    short, settled = looped(layer, start, len(frames) - 2)
+    assert not settled and len(short) == len(frames) - 1
+
+
+def test_tokens_of_a_text_are_spread_over_it(tiny):
+    points = torch.arange(1.0, 12.0, dtype=torch.float64)[:, None] * torch.ones(11, 4, dtype=torch.float64)
+    points[:, 0] = torch.arange(11)
+    chosen = spread(points, 3)
+    expected = points[[0, 5, 10]]
+    torch.testing.assert_close(chosen, expected / expected.norm(dim=1, keepdim=True))
+    assert len(spread(points, 50)) == 11
 
 
 def test_random_tokens_are_centred_and_seeded(tiny):
@@ -47,17 +77,9 @@ def test_trajectories_follow_the_tokens(tiny):
 
 
 def test_collapse_onto_the_dominant_axis_of_the_values():
-    """One head, B = 0: s <- s + A mean(s) is a power iteration, which ends on the top eigenvector of A."""
-    from tiny_encoders import single_head
-
-    values = torch.diag(torch.tensor([0.9, 0.3, 0.1, 0.05, *([0.01] * 16)], dtype=torch.float64))
-    layer = single_head(torch.zeros(20, 20, dtype=torch.float64), values)
-    points = random_tokens(layer, 20, seed=1)
-    factors = Factors.of(layer)
-    for _ in range(300):
-        points = points + step(layer, factors, points)
-        points = points / points.norm(dim=1, keepdim=True)
-    assert float(points[:, 0].abs().min()) > 0.999
+    layer = power_iteration()
+    frames, _ = looped(layer, random_tokens(layer, 20, seed=1), 300)
+    assert float(frames[-1][:, 0].abs().min()) > 0.999
 
 
 @pytest.mark.slow

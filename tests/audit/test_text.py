@@ -1,29 +1,30 @@
+"""What attention does on real tokens: entropies, sinks, kappa, and the marks of a trained encoder."""
+
 from __future__ import annotations
 
+import html
 import math
+import re
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from metastable import sphere
-from metastable.audit.closures import CLOSURES, closure_cosines, gaussian_with_sinks, softmax
-from metastable.audit.forecasts import HeadTokens, OneStep, attended, gaussian, rematchings
 from metastable.audit.text import attention_summary, audit_text, kappas, participation
 from metastable.encoders import load
 from metastable.errors import InvalidInput
 from tiny_encoders import WORDS, configs, random_model, single_head
 
 IDS = [list(range(5, 30)), list(range(40, 20, -1)), [7, 8, 9, 7, 8, 9, 30, 31, 32]]
-
-
-def test_single_head_is_what_it_says():
-    B, A = torch.randn(4, 4, dtype=torch.float64), torch.randn(4, 4, dtype=torch.float64)
-    layer = single_head(B, A)
-    torch.testing.assert_close(layer.heads[0].B, B)
-    torch.testing.assert_close(layer.heads[0].V, A)
-    assert float(layer.fields.abs().max()) == 0
+MARKS = {
+    "kappa": [15, 30, 30, 27, 26, 17],
+    "zero_temperature": [0.15, 0.02, -0.04, -0.12, -0.04, 0.02],
+    "gaussian": [0.71, 0.55, 0.61, 0.79, 0.76, 0.84],
+}
+CLOSURES = {"gaussian_with_sinks": 0.79, "argmax": 0.66, "mean": 0.42, "none": 0.40}
+HANDBOOK = Path("/usr/share/doc/debian-handbook/html/en-US")
 
 
 def test_uniform_attention_in_closed_form():
@@ -32,9 +33,6 @@ def test_uniform_attention_in_closed_form():
     entropy, sink, _ = attention_summary(layer, points)
     assert float(entropy[0]) == pytest.approx(1.0, abs=1e-12)
     assert float(sink[0]) == pytest.approx(1 / 40, abs=1e-12)
-    cosine, _ = OneStep.of(layer).cosines(points)
-    assert cosine["uniform"] == pytest.approx(1.0, abs=1e-12)
-    assert cosine["gaussian"] == pytest.approx(1.0, abs=1e-12)
 
 
 def test_entropy_and_sinks_equal_those_of_the_full_matrix(tiny):
@@ -61,29 +59,6 @@ def test_blocks_do_not_change_the_result(tiny, monkeypatch):
     torch.testing.assert_close(update, layer.update(points))
 
 
-def test_gaussian_tilt_is_the_high_temperature_expansion():
-    """m = mu + Sigma B^T x + O(beta^2): the error of the forecast falls fourfold when beta is halved."""
-    B = torch.tensor([[1.0, 0.5, 0], [0, 1.0, 0.2], [0.3, 0, 0.8]], dtype=torch.float64)
-    points = sphere.von_mises_fisher(300, [0.0, 0, 1], 2.0, seed=3)
-    errors = []
-    for beta in (0.2, 0.1, 0.05):
-        tokens = HeadTokens.of(single_head(beta * B, torch.eye(3, dtype=torch.float64)), points)
-        errors.append(float((attended(tokens)[0] - gaussian(tokens.q, tokens.k, tokens.v)).abs().max()))
-    assert errors[0] / errors[1] == pytest.approx(4, rel=0.15)
-    assert errors[1] / errors[2] == pytest.approx(4, rel=0.15)
-
-
-def test_zero_temperature_forecast_wins_where_the_theory_lives():
-    """Many tokens on S^2 at kappa = 200 >> d - 1: the zero-temperature limit is the truth to about 1/kappa."""
-    layer = single_head(
-        200.0 * torch.eye(3, dtype=torch.float64), torch.diag(torch.tensor([2.0, 1.0, 0.5])).double()
-    )
-    points = sphere.fibonacci(3000)
-    cosine, _ = OneStep.of(layer).cosines(points)
-    assert cosine["zero_temperature"] > 0.999
-    assert cosine["uniform"] < 0.5
-
-
 def test_kappa_is_the_length_of_b_transpose_x(tiny):
     encoder = tiny("bert")
     layer, points = encoder.layers[1], encoder.points(IDS)[0][1]
@@ -92,42 +67,10 @@ def test_kappa_is_the_length_of_b_transpose_x(tiny):
     torch.testing.assert_close(kappas(layer, points), expected, rtol=1e-9, atol=1e-9)
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.integers(2, 12), st.integers(0, 1000))
-def test_rematched_heads_have_no_fixed_point(n, seed):
-    for match in rematchings(n, seed):
-        assert sorted(match.tolist()) == list(range(n))
-        assert not bool((match == torch.arange(n)).any())
-
-
-def test_one_head_has_no_control():
-    layer = single_head(torch.eye(3, dtype=torch.float64), torch.eye(3, dtype=torch.float64))
-    _, control = OneStep.of(layer).cosines(sphere.uniform(20, 3, seed=0))
-    assert set(control.values()) == {None}
-
-
 def test_participation_in_closed_form():
     points = torch.cat((torch.eye(5), -torch.eye(5))).double()
     assert participation(points) == pytest.approx(5.0)
     assert participation(points[:1].expand(4, -1)) == 1.0
-
-
-def test_gaussian_with_sinks_is_exact_when_the_cloud_is_one_point(tiny):
-    """Sigma = 0: the cloud is an atom of weight n', and nothing is approximated."""
-    layer = tiny("bert").layers[0]
-    generator = torch.Generator().manual_seed(2)
-    q, k, v = (torch.randn(3, 9, 8, generator=generator, dtype=torch.float64) for _ in range(3))
-    k[:, 1:-1], v[:, 1:-1] = k[:, 1:2], v[:, 1:2]
-    torch.testing.assert_close(gaussian_with_sinks(layer, q, k, v), softmax(layer, q, k, v))
-
-
-def test_closures_are_cosines_and_softmax_is_one(tiny, monkeypatch):
-    encoder = tiny("bert")
-    monkeypatch.setitem(CLOSURES, "softmax", softmax)
-    found = closure_cosines(encoder, IDS)
-    assert all(-1 - 1e-9 <= c <= 1 + 1e-9 for values in found.values() for c in values)
-    assert found["softmax"] == pytest.approx([1.0] * 3, abs=1e-6)
-    assert max(found["none"]) < 1 - 1e-4
 
 
 @pytest.mark.parametrize("family", ["bert", "mpnet", "modernbert", "albert"])
@@ -167,8 +110,6 @@ def test_texts_without_a_token_of_their_own_are_left_out(tmp_path):
 
 def test_ten_thousand_vectors_fit_in_memory():
     """A torch encoder has no limit of tokens: attention over 10000 of them is never held as a matrix."""
-    from metastable.encoders import load
-
     torch.manual_seed(0)
     block = torch.nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
     layer = load(torch.nn.TransformerEncoder(block, 2, enable_nested_tensor=False)).layers[1]
@@ -176,3 +117,47 @@ def test_ten_thousand_vectors_fit_in_memory():
     sizes = [tuple(p.shape) for _, p in layer.attention_blocks(points)]
     assert max(math.prod(s) for s in sizes) <= 1 << 22
     assert sum(s[1] for s in sizes) == 10_000
+
+
+def text_audit(minilm, texts):
+    return audit_text(replace(minilm, inputs=replace(minilm.inputs, max_tokens=128)), texts)
+
+
+@pytest.mark.slow
+def test_text_marks_on_the_debian_handbook(minilm):
+    """Marks of all-MiniLM-L6-v2 on 24 paragraphs of the Debian handbook (the package debian-handbook).
+
+    kappa is met to the printed integer. The cosines scatter by 0.02 to 0.06 from paragraph to paragraph, and which
+    paragraphs the marks were taken on is not known, so they are met within 0.035.
+    """
+    if not HANDBOOK.is_dir():
+        pytest.skip("debian-handbook is not installed")
+    found = [p for page in sorted(HANDBOOK.glob("*.html")) for p in paragraphs(page.read_text()) if len(p) > 300]
+    result = text_audit(minilm, [found[i * len(found) // 24] for i in range(24)])
+    kappa = [layer.kappa for layer in result.layers]
+    assert kappa == pytest.approx(MARKS["kappa"], rel=0.02)
+    assert [round(k) for k in kappa] == MARKS["kappa"]
+    for name in ("zero_temperature", "gaussian"):
+        assert [step.cosine[name] for step in result.forecasts] == pytest.approx(MARKS[name], abs=0.035)
+    assert [result.closures[n] for n in CLOSURES] == pytest.approx(list(CLOSURES.values()), abs=0.035)
+
+
+def paragraphs(page: str) -> list[str]:
+    body = re.sub(r"(?s)<(script|style|pre|head).*?</\1>", " ", page)
+    found = re.findall(r'(?s)<div class="para">(.*?)</div>', body)
+    return [" ".join(html.unescape(re.sub(r"<[^>]+>", " ", p)).split()) for p in found]
+
+
+@pytest.mark.slow
+def test_text_marks_on_our_own_prose(minilm):
+    """The same marks as a pattern, on text that comes with the tests: the Gaussian tilt beats its control."""
+    prose = (Path(__file__).parent / "prose.txt").read_text().split("\n\n")
+    result = text_audit(minilm, prose)
+    assert [layer.kappa for layer in result.layers] == pytest.approx(MARKS["kappa"], rel=0.05)
+    for name in ("zero_temperature", "gaussian"):
+        assert [step.cosine[name] for step in result.forecasts] == pytest.approx(MARKS[name], abs=0.1)
+    for step in result.forecasts:
+        assert step.cosine["gaussian"] - step.control["gaussian"] > 0.1
+        assert step.cosine["gaussian"] > max(step.cosine["zero_temperature"], 0.5)
+    found = result.closures
+    assert found["gaussian_with_sinks"] > found["argmax"] > max(found["mean"], found["none"])

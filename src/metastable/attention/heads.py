@@ -1,0 +1,26 @@
+"""`attend_heads`: attention of several heads over the same few tokens, in batched products."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def attend_heads(
+    queries: Float[Tensor, "h q r"],
+    keys: Float[Tensor, "h k r"],
+    values: Float[Tensor, "h k v"],
+    log_mass: Float[Tensor, "h k"],
+) -> Float[Tensor, "h q v"]:
+    """m_hi = sum_j e^{<q_hi, k_hj> + l_hj} v_hj / sum_j e^{<q_hi, k_hj> + l_hj}, all scores at once.
+
+    queries (h, n_q, r) have beta in them, log_mass (h, n_k) the logarithm of the masses and whatever else a head
+    adds to all scores of a key. For few tokens: all scores are held, in the precision of the queries.
+
+    >>> pair = torch.tensor([[[1.0, 0.0], [-1.0, 0.0]]])
+    >>> attend_heads(2 * pair[:, :1], pair, pair, torch.zeros(1, 2))[0, 0, 0].item()  # tanh(2)
+    0.96402...
+    """
+    scores = torch.baddbmm(log_mass[:, None], queries, keys.mT)
+    return torch.softmax(scores, dim=2) @ values

@@ -1,0 +1,76 @@
+"""Heads of one low rank side by side: what `MultiHead` computes of all of them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable.attention.heads import attend_heads
+from metastable.flows.flow import Flow
+from metastable.flows.softmax import SelfAttention
+from metastable.weights import AttentionWeights
+
+STACKED_SCORES = 1 << 20
+"""Largest number H n^2 of scores that are held at once, 8 MB in float64."""
+
+
+@dataclass(frozen=True, eq=False)
+class StackedHeads:
+    """beta_h Q_h, K_h, V_h and the fields g_h of all heads as columns of one matrix, their outputs O_h as rows.
+
+    With factors of rank r << d the projections are the bulk of the work: one product of the tokens with `inward`
+    instead of three small ones per head.
+    """
+
+    inward: Float[Tensor, "d c"]
+    outward: Float[Tensor, "a d"]
+    n_heads: int
+    rank: int
+
+    @classmethod
+    def of(cls, heads: Sequence[SelfAttention], like: Tensor) -> StackedHeads:
+        """The stack in the precision and on the device of the tokens `like`."""
+        none = torch.zeros(heads[0].d, dtype=like.dtype, device=like.device)
+        queries, keys, values, fields, outputs = [], [], [], [], []
+        for head in heads:
+            w = head.weights_at(0.0, like)
+            assert w.query is not None and w.key is not None and w.output is not None
+            queries.append(head.beta * w.query)
+            keys.append(w.key)
+            values.append(w.value)
+            fields.append(none if head.field is None else head.field.to(like))
+            outputs.append(w.output.T)
+        inward = torch.cat([*queries, *keys, *values, torch.stack(fields)])
+        return cls(inward.T.contiguous(), torch.cat(outputs), len(heads), queries[0].shape[0])
+
+    def fits(self, points: Float[Tensor, "n d"]) -> bool:
+        """Whether the tokens have the precision and the device of the stack."""
+        return self.inward.dtype == points.dtype and self.inward.device == points.device
+
+    def means(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Float[Tensor, "h n v"]:
+        """The attended mean of every head, in the coordinates of its values."""
+        n, h, r = len(points), self.n_heads, self.rank
+        *rows, pulls = (points @ self.inward).split((h * r, h * r, len(self.outward), h), dim=1)
+        queries, keys, values = (part.reshape(n, h, -1).transpose(0, 1) for part in rows)
+        return attend_heads(queries, keys, values, mass.log() + pulls.T)
+
+    def summed(self, means: Float[Tensor, "h n v"]) -> Float[Tensor, "n d"]:
+        """sum_h O_h m_h."""
+        return means.transpose(0, 1).reshape(means.shape[1], -1) @ self.outward
+
+
+def stackable(heads: Sequence[Flow]) -> tuple[SelfAttention, ...]:
+    """All the heads if they are self-attention with constant factors of one shape, exact, by no chosen kernel."""
+    found = tuple(h for h in heads if isinstance(h, SelfAttention) and h.spherical and _in_factors(h))
+    shapes = {(h.weights_at(0.0).rank, len(h.weights_at(0.0).value)) for h in found}
+    return found if len(found) == len(heads) > 1 and len(shapes) == 1 else ()
+
+
+def _in_factors(head: SelfAttention) -> bool:
+    w = head.weights
+    constant = isinstance(w, AttentionWeights) and w.query is not None and w.output is not None
+    return constant and head.kernel == "auto" and head.rtol is None

@@ -1,0 +1,120 @@
+"""`audit` and `AuditReport`: one page with its numbers, on everything that an encoder reads."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from metastable.audit import audit
+from metastable.encoders import load
+from metastable.errors import InvalidInput, StorageError
+from tiny_encoders import configs, random_model
+
+IDS = [list(range(5, 30)), list(range(40, 20, -1))]
+
+
+@pytest.fixture(scope="module")
+def report(tiny):
+    return audit(tiny("bert"), IDS, loop_steps=25)
+
+
+def test_report_is_one_offline_page_with_its_numbers_beside_it(report, tmp_path):
+    page = report.save(tmp_path / "deep" / "report.html").read_text()
+    assert not re.search(r"https?://|<script|<link|@import|url\(", page)
+    numbers = json.loads((tmp_path / "deep" / "report.json").read_text())
+    assert numbers == json.loads(json.dumps(report.to_dict()))
+    assert numbers["schema"] == "metastable/audit/1"
+    assert len(numbers["weights"]["heads"]) == 9 and len(numbers["loops"]) == 3
+    assert numbers["model"]["verification"]["holds"] is True
+    for heading in ("What was found", "Spectra", "Map of the heads", "What this does not tell you"):
+        assert heading in page
+
+
+def test_names_from_outside_are_escaped():
+    model = random_model(configs()["bert"])
+    page = audit(load(model, name="<script>alert(1)</script>"), loop_steps=3).to_html()
+    assert "<script>" not in page and "&lt;script&gt;" in page
+
+
+def test_weights_alone(tiny):
+    report = audit(tiny("bert"), loop_steps=5)
+    assert report.text is None and report.provenance["parameters"]["loop_start"] == "random tokens"
+    assert "No text was given" in report.to_html()
+    assert any(
+        f.confidence == "weak" and "the weights alone do not decide it" in f.sentence for f in report.findings
+    )
+
+
+@pytest.mark.parametrize("family", ["vit", "dinov2"])
+def test_images(tiny, family):
+    encoder = tiny(family)
+    pictures = torch.randn(2, *encoder.inputs.shape, generator=torch.Generator().manual_seed(0))
+    report = audit(encoder, list(pictures), loop_steps=5)
+    assert report.text is not None and report.text.texts == 2 and report.text.tokens == 34
+    page = report.to_html()
+    assert not report.scorecard[0].holds and "pre-norm" in page
+    assert "Measured on 2 images" in page and "from the first image" in page and "of a text" not in page
+
+
+def test_token_vectors_and_a_single_layer_with_one_head():
+    torch.manual_seed(1)
+    block = torch.nn.TransformerEncoderLayer(6, 1, 8, norm_first=True, batch_first=True)
+    module = torch.nn.TransformerEncoder(block, 1, enable_nested_tensor=False)
+    report = audit(module, [torch.randn(9, 6), torch.randn(1, 6)], loop_steps=5)
+    assert next(a for a in report.scorecard if a.name == "One head").holds
+    assert report.loops[0].terminal_wrong_layer is None and report.loops[0].early_rolled_heads is None
+    assert any("there is no other layer to compare with" in f.evidence for f in report.findings)
+    assert "<svg" in report.to_html() and "1 layer of 1 head," in report.to_html()
+    json.dumps(report.to_dict(), allow_nan=False)
+
+
+def test_modernbert_report_says_what_rope_does(tiny):
+    page = audit(tiny("modernbert"), IDS, loop_steps=5).to_html()
+    assert "RoPE" in page and "local attention" in page
+
+
+def test_same_seed_same_report(tiny, report):
+    again = audit(tiny("bert"), IDS, loop_steps=25)
+    assert again.to_dict() == report.to_dict()
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.parametrize("family", ["bert", "modernbert", "mpnet"])
+def test_cuda_gives_the_same_numbers(tiny, family):
+    here = audit(tiny(family), IDS, loop_steps=10)
+    there = audit(load(random_model(configs()[family])).to("cuda"), IDS, loop_steps=10)
+    for mine, other in zip(here.text.forecasts, there.text.forecasts, strict=True):
+        assert other.cosine == pytest.approx(mine.cosine, abs=1e-4)
+    for mine, other in zip(here.loops, there.loops, strict=True):
+        assert other.curve_early == pytest.approx(mine.curve_early, abs=1e-4)
+
+
+def test_bad_arguments(tiny, tmp_path, report):
+    with pytest.raises(InvalidInput, match="loop_steps must be >= 1"):
+        audit(tiny("bert"), loop_steps=0)
+    with pytest.raises(InvalidInput, match="leave texts out"):
+        audit(tiny("bert"), [])
+    with pytest.raises(InvalidInput, match="seed must be an integer from 0"):
+        audit(tiny("bert"), seed=-1)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match="cannot be written"):
+        report.save(tmp_path / "file" / "report.html")
+
+
+@pytest.mark.parametrize(
+    "order",
+    [
+        "import metastable as ms",
+        "import metastable as ms; import metastable.audit",
+        "from metastable.audit import audit; import metastable as ms",
+    ],
+)
+def test_the_room_is_callable(order):
+    """`ms.audit` is the function and the room at once, in whatever order things are imported."""
+    check = "assert callable(ms.audit) and callable(ms.audit.audit)"
+    subprocess.run([sys.executable, "-c", f"{order}; {check}"], check=True)
