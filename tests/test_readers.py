@@ -7,7 +7,7 @@ import pytest
 
 import metastable as ms
 from metastable.errors import InvalidInput, StorageError
-from metastable.readers import lattice, parse_matrix, parse_numbers, read_weights, weights_from
+from metastable.readers import lattice, parse_matrix, parse_numbers, read_tokens, read_weights, weights_from
 
 
 def test_matrices_as_people_write_them(tmp_path):
@@ -67,3 +67,14 @@ def test_lattices_live_in_their_dimension():
     assert (lattice("fibonacci", 5, 3) == ms.sphere.fibonacci(5)).all()
     with pytest.raises(InvalidInput, match="fibonacci tokens live in dimension 3, but the weights have"):
         lattice("fibonacci", 5, 2)
+
+
+def test_tokens_from_a_law_or_a_file(tmp_path):
+    random, nodes = read_tokens("uniform", 7, 3, seed=2)
+    assert (random.points == ms.sphere.uniform(7, 3, seed=2)).all() and not nodes
+    assert read_tokens("equispaced", 6, 2)[1]
+    np.save(tmp_path / "tokens.npy", 3 * np.eye(4))
+    stored, nodes = read_tokens(str(tmp_path / "tokens.npy"), 0, 4)
+    assert stored.points.tolist() == np.eye(4).tolist() and not nodes
+    with pytest.raises(InvalidInput, match="unknown tokens 'gaussian'; choose from uniform, equispaced, fibonacci"):
+        read_tokens("gaussian", 5, 2)

@@ -12,7 +12,20 @@ import typing as _typing
 from metastable._version import __version__
 
 if _typing.TYPE_CHECKING:
-    from metastable import attention, encoders, errors, flows, meanfield, observe, papers, sphere, theory, transport
+    from metastable import (
+        attention,
+        drawing,
+        encoders,
+        errors,
+        flows,
+        meanfield,
+        observe,
+        papers,
+        spectral,
+        sphere,
+        theory,
+        transport,
+    )
     from metastable.attention import attend
     from metastable.audit import audit
     from metastable.flows import (
@@ -27,7 +40,8 @@ if _typing.TYPE_CHECKING:
     )
     from metastable.measure import Measure
     from metastable.papers import verify
-    from metastable.solve import Event, Path, load
+    from metastable.solve import Event, Observer, Path, Stepper, load, register_stepper
+    from metastable.solve.simulation import Simulation
     from metastable.solve.solve import solve
     from metastable.transport import Distance, wasserstein
     from metastable.weights import AttentionWeights, Schedule
@@ -42,15 +56,19 @@ __all__ = [
     "Hardmax",
     "Measure",
     "MultiHead",
+    "Observer",
     "Path",
     "Schedule",
     "SelfAttention",
+    "Simulation",
+    "Stepper",
     "UnnormalizedAttention",
     "ZeroTemperature",
     "__version__",
     "attend",
     "attention",
     "audit",
+    "drawing",
     "encoders",
     "errors",
     "flows",
@@ -58,7 +76,9 @@ __all__ = [
     "meanfield",
     "observe",
     "papers",
+    "register_stepper",
     "solve",
+    "spectral",
     "sphere",
     "theory",
     "transport",
@@ -72,7 +92,8 @@ _HOME = {
     **dict.fromkeys(("UnnormalizedAttention", "ZeroTemperature"), "flows"),
     "Measure": "measure",
     "verify": "papers",
-    **dict.fromkeys(("Event", "Path", "load"), "solve"),
+    **dict.fromkeys(("Event", "Observer", "Path", "Stepper", "load", "register_stepper"), "solve"),
+    "Simulation": "solve.simulation",
     **dict.fromkeys(("Distance", "wasserstein"), "transport"),
     **dict.fromkeys(("AttentionWeights", "Schedule"), "weights"),
 }

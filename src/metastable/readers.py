@@ -16,7 +16,7 @@ from torch import Tensor
 
 from metastable import sphere
 from metastable.errors import InvalidInput, StorageError
-from metastable.measure import as_tensor
+from metastable.measure import Measure, as_tensor
 from metastable.weights import AttentionWeights
 
 _LATTICES = {"equispaced": (2, sphere.equispaced), "fibonacci": (3, sphere.fibonacci)}
@@ -138,6 +138,17 @@ def lattice(law: str, n: int, d: int) -> Float[Tensor, "n d"]:
     if d != wanted:
         raise InvalidInput(f"{law} tokens live in dimension {wanted}, but the weights have dimension {d}")
     return nodes(n)
+
+
+def read_tokens(law: str, n: int, d: int, seed: int = 0) -> tuple[Measure, bool]:
+    """(tokens, whether they are deterministic nodes): uniform random ones, a lattice, or those of a file."""
+    if law == "uniform":
+        return Measure(sphere.uniform(n, d, seed=seed)), False
+    if law in _LATTICES:
+        return Measure(lattice(law, n, d)), True
+    if law.endswith((".npy", ".txt", ".csv")):
+        return Measure(parse_matrix(law, name="tokens")), False
+    raise InvalidInput(f"unknown tokens {law!r}; choose from uniform, {', '.join(_LATTICES)}, or name a .npy file")
 
 
 def _two_dimensional(matrix: Tensor, name: str) -> Tensor:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
 from metastable.errors import InvalidInput, StorageError
 
@@ -56,6 +55,8 @@ def audit(
 
     Along a training: metastable audit --series step-0 step-100 step-1000 --text corpus.txt --out series.html
     """
+    from rich.console import Console
+
     from metastable.audit import audit as run
     from metastable.audit import audit_series
     from metastable.encoders import load

@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-import numpy as np
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from metastable import sphere
-from metastable.errors import InvalidInput
-from metastable.measure import Measure
-from metastable.readers import lattice, parse_matrix, parse_numbers, read_weights
-from metastable.solve.storage import writing
-from metastable.theory import Forecast
-from metastable.theory import forecast as predict
+if TYPE_CHECKING:
+    import numpy as np
 
-LAWS = ("uniform", "equispaced", "fibonacci")
+    from metastable.theory import Forecast
 
 
 def forecast(
@@ -46,6 +38,12 @@ def forecast(
 
     Example: metastable forecast --V "diag(1,2)" --B "diag(4,1)" --beta 100 --n 600
     """
+    import numpy as np
+
+    from metastable.readers import parse_numbers, read_tokens, read_weights
+    from metastable.solve.storage import writing
+    from metastable.theory import forecast as predict
+
     head = read_weights(weights, V, B, d)
     rho, deterministic = read_tokens(tokens, n, head.d, seed)
     result = predict(head, beta, rho, deterministic=deterministic, seed=seed)
@@ -63,22 +61,13 @@ def forecast(
         return
     show(result, record)
     if written is not None:
-        Console().print(f"wrote {written}", highlight=False, soft_wrap=True)
-
-
-def read_tokens(law: str, n: int, d: int, seed: int) -> tuple[Measure, bool]:
-    """(tokens, whether they are deterministic nodes)."""
-    if law == "uniform":
-        return Measure(sphere.uniform(n, d, seed=seed)), False
-    if law in LAWS:
-        return Measure(lattice(law, n, d)), True
-    if law.endswith((".npy", ".txt", ".csv")):
-        return Measure(parse_matrix(law, name="tokens")), False
-    raise InvalidInput(f"unknown tokens {law!r}; choose from {', '.join(LAWS)}, or name a .npy file")
+        typer.echo(f"wrote {written}")
 
 
 def default_times(result: Forecast) -> np.ndarray | None:
     """Eight times up to the crossing (at most six local e-folds); None when there is no curve."""
+    import numpy as np
+
     if result.spectrum.kind in ("rotation", "jordan"):
         return None
     crossing = result.times.crossing
@@ -88,6 +77,9 @@ def default_times(result: Forecast) -> np.ndarray | None:
 
 def show(result: Forecast, record: dict[str, Any]) -> None:
     """The forecast on a terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
     console = Console()
     table = Table(title=f"forecast, β = {result.beta:g}, {result.rho0!r}", title_style="bold")
     for name, justify in (("quantity", "left"), ("value", "right"), ("meaning", "left")):

@@ -6,17 +6,14 @@ import json
 import os
 import sys
 import time
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from metastable import observe
-from metastable.measure import Measure
-from metastable.solve import Path
-from metastable.solve.simulation import Simulation, read_config
-from metastable.solve.storage import writing
+if TYPE_CHECKING:
+    from metastable.measure import Measure
+    from metastable.solve import Path
+    from metastable.solve.simulation import Simulation
 
 CLUSTER_ANGLE = 0.1
 """Angle of the single-linkage clusters in the closing table, the default of `observe.clusters`."""
@@ -60,6 +57,8 @@ def simulate(
 
     The run streams to OUT/path.zarr with checkpoints: after an interruption the same command goes on.
     """
+    from metastable.solve.simulation import read_config
+
     from_file = tokens is not None and "." in tokens
     settings = read_config(
         config,
@@ -101,6 +100,7 @@ def run(settings: Simulation, progress: bool) -> tuple[Path, list[str]]:
     if not path.end.sphere:
         return path, []
     from metastable.drawing import snapshots
+    from metastable.solve.storage import writing
 
     folder = settings.output.out
     with writing(folder):
@@ -117,6 +117,8 @@ def title(settings: Simulation, n: int) -> str:
 
 def observed(rho: Measure) -> dict[str, float]:
     """The observables of the closing table."""
+    from metastable import observe
+
     if not rho.sphere:
         return {"largest |x|": float(rho.points.norm(dim=1).max()), "spread": float(rho.points.std(0).norm())}
     return {
@@ -139,6 +141,9 @@ def summary(path: Path, settings: Simulation) -> dict[str, Any]:
 
 def show(path: Path, settings: Simulation, figures: list[str], seconds: float) -> None:
     """The closing table on the terminal."""
+    from rich.console import Console
+    from rich.table import Table
+
     console = Console()
     table = Table(title=title(settings, path.end.n), title_style="bold")
     table.add_column("t", justify="right")

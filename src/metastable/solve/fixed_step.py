@@ -23,9 +23,13 @@ class FixedStep(Stepper):
     def increment(self, problem: Problem, state: State, t: float) -> Float[Tensor, "n d"]:
         """What a step from `state` to time t adds to the tokens; `state.slope` is the velocity at its start."""
 
+    def slope(self, problem: Problem, t: float, points: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """The velocity at time t."""
+        return problem.velocity(t, points).vector
+
     def begin(self, problem: Problem, state: State) -> State:
         """Evaluate the field at the start."""
-        return replace(state, slope=problem.velocity(state.t, state.points).vector)
+        return replace(state, slope=self.slope(problem, state.t, state.points))
 
     def advance(self, problem: Problem, state: State, limit: float) -> Step:
         """One step of the fixed size."""
@@ -33,6 +37,6 @@ class FixedStep(Stepper):
         t = next_time(state.t, problem.step, limit)
         points = problem.retract(state.points + self.increment(problem, state, t))
         require_finite(points, t, self.name)
-        slope = problem.velocity(t, points).vector
+        slope = self.slope(problem, t, points)
         end = replace(state, t=t, points=points, slope=slope, accepted=state.accepted + 1)
         return Step(state, end, cubic_hermite(problem, state, end, slope))
