@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
@@ -69,10 +68,10 @@ class Kernel:
     """What it computes in, whatever the precision of the tensors; None: in theirs."""
     dimension: int | None = None
     """The only d; None: all."""
-    most_columns: float = math.inf
-    """Largest d and d_v."""
-    most_pairs: float = math.inf
-    """Pairs n_q n_k above which the next kernel of the table that can do the same is faster."""
+    most_columns: int | None = None
+    """Largest d and d_v; None: any."""
+    most_pairs: int | None = None
+    """Pairs n_q n_k above which the next kernel of the table that can do the same is faster; None: never."""
     other_values: bool = True
     """Whether values may be other than the keys."""
     other_lengths: bool = True
@@ -87,14 +86,14 @@ class Kernel:
 
     def can(self, operands: Operands, rtol: float | None = None) -> bool:
         """Whether it computes these operands with all the digits of their precision, or to that tolerance."""
-        queries = operands.queries
+        d, d_v, dtype = operands.queries.size(1), operands.values.size(1), operands.queries.dtype
         return (
-            (self.devices is None or queries.device.type in self.devices)
-            and queries.dtype in self.dtypes
+            (self.devices is None or operands.device in self.devices)
+            and dtype in self.dtypes
             and (operands.mask is None or operands.mask in self.masks)
-            and self.dimension in (None, queries.shape[1])
-            and max(queries.shape[1], operands.values.shape[1]) <= self.most_columns
-            and (self.precision is None or torch.finfo(self.precision).eps <= torch.finfo(queries.dtype).eps)
+            and (self.dimension is None or d == self.dimension)
+            and (self.most_columns is None or max(d, d_v) <= self.most_columns)
+            and (self.precision is None or torch.finfo(self.precision).eps <= torch.finfo(dtype).eps)
             and (self.least_rtol is None or (rtol is not None and rtol >= self.least_rtol))
             and self.available()
             and (self.other_values or operands.values_are_keys)

@@ -32,7 +32,8 @@ class Arrays(NamedTuple):
 class Operands:
     """m_i = sum_j m_j e^{beta <q_i, k_j>} v_j / Z_i: the q, k, v, m and beta of one call, checked before.
 
-    All tensors are in one precision and on one device. Properties are computed when first asked for and kept.
+    All tensors are in one precision and on one device. What takes a look at all rows is found when first asked for,
+    and kept.
     """
 
     queries: Float[Tensor, "q d"]
@@ -46,7 +47,12 @@ class Operands:
     @property
     def pairs(self) -> int:
         """n_q n_k."""
-        return self.queries.shape[0] * self.keys.shape[0]
+        return self.queries.size(0) * self.keys.size(0)
+
+    @property
+    def device(self) -> str:
+        """The kind of device that the tensors are on."""
+        return "cpu" if self.queries.is_cpu else self.queries.device.type
 
     @cached_property
     def values_are_keys(self) -> bool:
@@ -74,9 +80,9 @@ class Operands:
         least, most = self.squared_keys
         return max(1.0 - least, most - 1.0) <= 128 * torch.finfo(self.keys.dtype).eps
 
-    @cached_property
+    @property
     def arrays(self) -> Arrays:
-        """The tensors for compiled code on the CPU."""
+        """The tensors for compiled code on the CPU; views wherever they can be."""
         keys = contiguous(self.keys)
         values = keys if self.values is self.keys else contiguous(self.values)
         return Arrays(contiguous(self.queries), keys, values, contiguous(self.mass))

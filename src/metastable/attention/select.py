@@ -33,7 +33,7 @@ def select(operands: Operands, rtol: float | None) -> Kernel:
     pairs = operands.pairs
     direct = DENSE
     for kernel in _ALL_PAIRS:
-        if pairs <= kernel.most_pairs and kernel.can(operands):
+        if (kernel.most_pairs is None or pairs <= kernel.most_pairs) and kernel.can(operands):
             direct = kernel
             break
     # Float32 tokens get here only where their own rounding meets the tolerance; they go over all pairs.

@@ -34,7 +34,7 @@ def test_more_columns_than_registers_are_refused():
 
 def test_keys_of_mass_zero_leave_no_place():
     x, m = tokens(50, 2, "uniform", 0).numpy(), masses(50, 1).numpy()
-    keys, weighted = aligned_zeros((4, 2, 16), np.float64), aligned_zeros((4, 3, 16), np.float64)
+    keys, weighted = aligned_zeros(np.dtype(np.float64), (4, 2, 16), (4, 3, 16))
     count, longest, largest = key_blocks(x, x, m, keys, weighted)
     seen = m > 0
     assert count == seen.sum() and longest == pytest.approx(1.0, abs=1e-15) and largest == m.max()
@@ -43,10 +43,14 @@ def test_keys_of_mass_zero_leave_no_place():
 
 
 def test_zeros_begin_at_a_line_of_the_cache():
-    for shape in ((3, 5), (1, 2, 208)):
-        for dtype in (np.float32, np.float64):
-            found = aligned_zeros(shape, dtype)
-            assert found.ctypes.data % 64 == 0 and found.shape == shape and found.dtype == dtype and not found.any()
+    for dtype in (np.dtype(np.float32), np.dtype(np.float64)):
+        shapes = ((3, 5), (1, 2, 208), (7,))
+        found = aligned_zeros(dtype, *shapes)
+        assert tuple(array.shape for array in found) == shapes
+        for number, array in enumerate(found):
+            assert array.ctypes.data % 64 == 0 and array.dtype == dtype and not array.any()
+            array[...] = number + 1.0
+        assert [array.mean() for array in found] == [1.0, 2.0, 3.0]  # none reaches into another
 
 
 def test_the_forecast_is_proportional_to_the_pairs():

@@ -41,22 +41,19 @@ tuples of registers are what lets LLVM hold one row in them for any number of co
 def attend_fused(operands: Operands) -> tuple[Tensor, Tensor]:
     """(mean, log Z) of `attend` for d, d_v <= MAX_COLUMNS on the CPU, in float32 or float64, on all cores."""
     operands.require_cpu("fused")
-    queries, values = operands.queries, operands.values
-    if max(queries.shape[1], values.shape[1]) > MAX_COLUMNS:
+    q, keys, values, mass = operands.arrays
+    (n, d), (n_k, d_v), dtype = q.shape, values.shape, operands.queries.dtype
+    if max(d, d_v) > MAX_COLUMNS:
         raise InvalidInput(
-            f'kernel="fused" takes d and d_v up to {MAX_COLUMNS}, got {queries.shape[1]} and {values.shape[1]}; '
-            'use kernel="blocks"'
+            f'kernel="fused" takes d and d_v up to {MAX_COLUMNS}, got {d} and {d_v}; use kernel="blocks"'
         )
-    q, key_array, value_array, mass_array = operands.arrays
-    (n, d), (n_k, d_v) = q.shape, values.shape
     single = q.dtype == np.float32
     block = min(2064 if d + d_v < 10 else 1040, -(-n_k // 16) * 16)  # within the second cache
     block += 16 if block % 256 == 0 else 0  # columns a multiple of 2 kB apart would share few places of the cache
     blocks = -(-n_k // block)
-    k, weighted = aligned_zeros((blocks, d, block), q.dtype), aligned_zeros((blocks, d_v + 1, block), q.dtype)
-    count, radius, largest = key_blocks(key_array, value_array, mass_array, k, weighted)
-    mean = torch.empty((n, d_v), dtype=queries.dtype)
-    log_partition = torch.empty(n, dtype=queries.dtype)
+    k, weighted = aligned_zeros(q.dtype, (blocks, d, block), (blocks, d_v + 1, block))
+    count, radius, largest = key_blocks(keys, values, mass, k, weighted)
+    mean, log_partition = torch.empty((n, d_v), dtype=dtype), torch.empty(n, dtype=dtype)
     out, log_z = mean.numpy(), log_partition.numpy()
     kernel, scale, log_mass = fused_kernel(d, d_v, single), operands.beta * LOG2_E, math.log(largest)
 
@@ -72,12 +69,15 @@ def fused_cost(operands: Operands, _rtol: float) -> float:
     return (0.7 if operands.queries.shape[1] == 2 else 0.8) * operands.pairs
 
 
-def aligned_zeros(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+def aligned_zeros(dtype: np.dtype, *shapes: tuple[int, ...]) -> list[np.ndarray]:
     """Zeros that begin at a line of the cache: a vector of 64 bytes that crosses one costs two loads."""
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    raw = np.zeros(size + 64, dtype=np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size].view(dtype).reshape(shape)
+    sizes = [-(-math.prod(shape) * dtype.itemsize // 64) * 64 for shape in shapes]
+    raw = np.zeros(sum(sizes) + 64, dtype=np.uint8)
+    start, out = -raw.ctypes.data % 64, []
+    for shape, size in zip(shapes, sizes, strict=True):
+        out.append(np.ndarray(shape, dtype, raw, start))
+        start += size
+    return out
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
