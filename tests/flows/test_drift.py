@@ -6,6 +6,7 @@ import torch
 import metastable as ms
 from metastable.errors import InvalidInput
 from metastable.flows.drift import Drift, Velocity, checked
+from small_runs import identity
 
 
 def test_the_factors_of_a_drift_multiply_to_it():
@@ -22,7 +23,8 @@ def test_a_rate_is_a_number_a_function_or_unknown(given, rate):
 def test_a_drift_that_fits_passes_as_it_is():
     points = ms.sphere.uniform(5, 3)
     drift = Drift(points[:, :1].contiguous(), matrix=torch.ones(1, 3).double())
-    assert checked(drift, points, "Mine") is drift
-    assert checked(points, points, "Mine").values is points
-    with pytest.raises(InvalidInput, match="the drift of Mine must be a tensor or a Drift, got int"):
-        checked(3, points, "Mine")
+    flow = ms.Hardmax(identity(3))
+    assert checked(drift, points, flow) is drift
+    assert checked(points, points, flow).values is points
+    with pytest.raises(InvalidInput, match="the drift of Hardmax must be a tensor or a Drift, got int"):
+        checked(3, points, flow)

@@ -55,28 +55,32 @@ class Velocity:
         return _number(self.lipschitz)
 
 
-def checked(returned: object, points: Tensor, flow: str) -> Drift:
+def checked(returned: object, points: Tensor, flow: object) -> Drift:
     """What a flow's `drift` returned, as a `Drift` that fits the tokens; one sentence if it does not."""
     if isinstance(returned, Tensor):
         returned = Drift(returned)
     elif not isinstance(returned, Drift):
-        raise InvalidInput(f"the drift of {flow} must be a tensor or a Drift, got {type(returned).__name__}")
+        raise InvalidInput(f"{_whose(flow)} must be a tensor or a Drift, got {type(returned).__name__}")
     values, matrix = returned.values, returned.matrix
-    for part in (values, matrix):
-        if part is not None and (part.dtype != points.dtype or part.device != points.device):
-            raise InvalidInput(
-                f"the drift of {flow} must be {_kind(points)} like the tokens, got {_kind(part)}; its parts "
-                "become so with .to(points)"
-            )
-    shape = tuple(values.shape) if matrix is None else _product_shape(values, matrix)
+    if matrix is None:
+        shape = values.shape
+    elif values.ndim == matrix.ndim == 2 and values.shape[1] == matrix.shape[0]:
+        shape = values.shape[:1] + matrix.shape[1:]
+    else:
+        shape = values.shape + matrix.shape
     if shape != points.shape:
-        raise InvalidInput(f"the drift of {flow} must have the tokens' shape {tuple(points.shape)}, got {shape}")
+        raise InvalidInput(f"{_whose(flow)} must have the tokens' shape {tuple(points.shape)}, got {tuple(shape)}")
+    for part in (values,) if matrix is None else (values, matrix):
+        if part.dtype != points.dtype or part.device != points.device:
+            raise InvalidInput(
+                f"{_whose(flow)} must be {_kind(points)} like the tokens, got {_kind(part)}; its parts become so "
+                "with .to(points)"
+            )
     return returned
 
 
-def _product_shape(values: Tensor, matrix: Tensor) -> tuple[int, ...]:
-    fits = values.ndim == 2 and matrix.ndim == 2 and values.shape[1] == matrix.shape[0]
-    return (*values.shape[:1], *matrix.shape[1:]) if fits else (*values.shape, *matrix.shape)
+def _whose(flow: object) -> str:
+    return f"the drift of {type(flow).__name__}"
 
 
 def _kind(tensor: Tensor) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor
 from metastable import rowwise
 from metastable.errors import InvalidInput, NoEnergy
 from metastable.flows.drift import Drift, Velocity, checked
-from metastable.flows.identity import describe_weights, identity
+from metastable.flows.identity import describe_weights, identity, ours
 from metastable.sphere import normalize
 from metastable.weights import AttentionWeights, Schedule
 
@@ -40,6 +40,13 @@ class Flow(ABC):
     caches: ClassVar[tuple[str, ...]] = ()
     """Attributes that are only memory, and no part of what tells this flow from others (see `describe`)."""
 
+    _foreign: ClassVar[bool] = False
+    """Whether the class was written outside this package, so that its drift is checked every time."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls._foreign = not ours(cls.__module__)
+
     @property
     @abstractmethod
     def d(self) -> int:
@@ -56,7 +63,9 @@ class Flow(ABC):
 
     def ambient_drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
         """F as `drift` gives it, checked, with a Lipschitz constant: its own, or one that is estimated."""
-        drift = checked(self.drift(t, points, mass), points, type(self).__name__)
+        drift = self.drift(t, points, mass)
+        if self._foreign or not isinstance(drift, Drift):
+            drift = checked(drift, points, self)
         if drift.lipschitz is not None:
             return drift
         return Drift(drift.values, lambda: self._estimated_rate(t, points, mass, drift), drift.matrix)
@@ -114,7 +123,7 @@ class Flow(ABC):
         moved = points + (distance / speed) * here
         if self.spherical:
             moved = normalize(moved)
-        there = self._projected(moved, checked(self.drift(t, moved, mass), moved, type(self).__name__))
+        there = self._projected(moved, checked(self.drift(t, moved, mass), moved, self))
         return float(torch.linalg.vector_norm(there - here, dim=1).max()) / distance
 
 

@@ -37,11 +37,11 @@ def identity(thing: Any, ignored: tuple[str, ...] = ()) -> dict[str, Any]:
     ignored: attributes that are only memory, such as caches.
     """
     kind = type(thing)
-    if _ours(kind.__module__):
+    if ours(kind.__module__):
         return {}
     digest = _Digest()
     for base in kind.__mro__:
-        if not _ours(base.__module__) and base.__module__ not in ("builtins", "abc", "typing"):
+        if not ours(base.__module__) and base.__module__ not in ("builtins", "abc", "typing"):
             for name, value in sorted(vars(base).items()):
                 if isinstance(value, types.FunctionType) or not name.startswith(("__", "_abc_")):
                     digest.add(name, name)
@@ -58,6 +58,11 @@ def identity(thing: Any, ignored: tuple[str, ...] = ()) -> dict[str, Any]:
     if digest.unread:
         described[UNIDENTIFIED] = {"attributes": digest.unread, "token": uuid.uuid4().hex}
     return described
+
+
+def ours(module: str) -> bool:
+    """Whether a module is part of this package."""
+    return module.partition(".")[0] == "metastable"
 
 
 def unidentified(description: Any) -> list[str]:
@@ -178,7 +183,3 @@ class _Digest:
 
 def _known(module: str | None) -> bool:
     return (module or "builtins").partition(".")[0] in _LIBRARIES
-
-
-def _ours(module: str) -> bool:
-    return module.partition(".")[0] == "metastable"
