@@ -124,7 +124,7 @@ def spread(points: Float[Tensor, "n d"], n: int) -> Float[Tensor, "m d"]:
 
 def looped(layer: Layer, start: Float[Tensor, "n d"], steps: int) -> tuple[Float[Tensor, "t n d"], bool]:
     """The tokens before and after every pass through the layer, and whether they settled before the last one."""
-    path = solve(layer.flow(), start, t=steps, times=range(steps + 1), method="euler", step=1.0)
+    path = solve(layer.flow(), start, t=float(steps), times=range(steps + 1), method="euler", step=1.0)
     frames = path.points
     moved = ((frames[t] - frames[t - 1]).abs().max() for t in range(1, len(frames)))
     last = next((t for t, way in enumerate(moved, start=1) if float(way) < SETTLED), None)
