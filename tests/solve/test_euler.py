@@ -11,10 +11,8 @@ import metastable as ms
 
 def heads():
     g = torch.Generator().manual_seed(5)
-    matrices = [torch.randn(3, 3, generator=g, dtype=torch.float64) for _ in range(4)]
-    return [
-        ms.SelfAttention(ms.AttentionWeights(V=V, B=B), 1.5) for V, B in zip(*[iter(matrices)] * 2, strict=True)
-    ]
+    pairs = torch.randn(2, 2, 3, 3, generator=g, dtype=torch.float64)
+    return [ms.SelfAttention(ms.AttentionWeights(V=V, B=B), 1.5) for V, B in pairs]
 
 
 def unit(rows):

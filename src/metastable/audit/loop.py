@@ -138,7 +138,7 @@ def looped(layer: Layer, start: Float[Tensor, "n d"], steps: int) -> tuple[Float
     """The tokens before and after every pass through the layer, and whether they settled before the last one."""
     settled = Settled()
     path = solve(
-        layer.flow(), start, t=steps, times=range(steps + 1), method="euler", step=1.0, observers=[settled]
+        layer.flow(), start, t=float(steps), times=range(steps + 1), method="euler", step=1.0, observers=[settled]
     )
     return path.points, settled.reached
 
