@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from metastable import rowwise
+from metastable.attention.lengths import all_finite
 from metastable.errors import SolveError
 from metastable.flows.drift import Drift, Velocity
 from metastable.flows.flow import Flow
@@ -135,7 +135,7 @@ def cubic_hermite(problem: Problem, start: State, end: State, end_slope: Tensor)
 
 def require_finite(points: Tensor, t: float, method: str) -> None:
     """End the run when the tokens are not finite any more."""
-    if not bool(torch.isfinite(points).all()):
+    if not all_finite(points):
         raise SolveError(
             f"the tokens are not finite any more at t = {t:.6g} with method {method!r}; use a smaller step, or the "
             "method 'adaptive'"

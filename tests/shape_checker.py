@@ -1,0 +1,16 @@
+"""The type checker behind the shape checks: beartype, for which an int is a float, as for everybody else."""
+
+from collections.abc import Callable
+from typing import Any
+
+from beartype import BeartypeConf, beartype
+
+seen: set[str] = set()
+"""Modules in which something was checked."""
+_check = beartype(conf=BeartypeConf(is_pep484_tower=True))
+
+
+def checked(thing: Callable[..., Any]) -> Callable[..., Any]:
+    """Check the arguments and results of a function, or the fields of a class."""
+    seen.add(thing.__module__)
+    return _check(thing)
