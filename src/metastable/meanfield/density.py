@@ -39,12 +39,11 @@ _INTEGRAL: Array = np.asarray(
 """Values at the stages to integrals from the first of them."""
 
 _LARGEST_STRETCH = 0.7
-"""Largest H times the slope of the field: a path e^{slope s} is then known to 1e-14 from its stages, which is the
-error of a polynomial of degree 10 through it."""
+"""Largest H times the slope of the field: a path e^{slope s} is then known to 1e-14 from its stages."""
 _ROUNDING = 4e-15
 """An angle is not known better than this. A cluster may be torn apart later, so that more would not do."""
 _EMPTY_MASS = 1e-15
-"""Mass that a cell without characteristics may hold: the rounding of F, which runs from 0 to 1."""
+"""Mass that a cell without characteristics may hold: a few units of rounding of F, which runs from 0 to 1."""
 _ROOM_TO_JOIN = 0.02
 """Share of the allowed error below which one cell may replace two, so that it is not halved again at once."""
 

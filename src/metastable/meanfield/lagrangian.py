@@ -33,7 +33,7 @@ from metastable.meanfield.piecewise import Array
 from metastable.solve.march import march
 
 ROUNDING = 4e-15
-"""A polynomial of angles is not known better than this, some ten units of rounding of an angle in [0, 2 pi]."""
+"""A polynomial of angles is not known better than this, some five units in the last place of 2 pi."""
 LEAST_MASS = 5e-14
 """Least misplaced mass that is asked of a polynomial: the rounding of the angles alone misplaces some 1e-15."""
 ROOM_TO_HALVE, ROOM_TO_JOIN = 0.3, 0.005

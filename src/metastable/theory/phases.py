@@ -26,6 +26,8 @@ FRAMES = 240
 TAIL_EXIT, TAIL_SAFE_RANDOM, TAIL_SAFE_NODES = 1.0, 3.5, 2.5
 """The tail near the separatrix runs out of tokens at (log n - q)/(k g_out): q for the minimum of W2, and the q
 below which no violation of the safe curve was seen for iid tokens and for deterministic nodes (N4, N7)."""
+SAFE_SHARE = 0.6
+"""Share of the mean-field exit time beta Delta/g_out up to which the safe curve is trusted (N7)."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def phase_times(s: Spectrum, beta: float, rho: Measure, deterministic: bool = Fa
         mean_field = _closure_exit(s, beta, n, crossing)
     exit_time = math.nan if math.isnan(mean_field) else min(mean_field, tokens)
     q = TAIL_SAFE_NODES if deterministic else TAIL_SAFE_RANDOM
-    hold = max(0.6 * beta * s.delta / s.g_out, math.log(max(beta, 1.0)) / (2 * s.g_in))
+    hold = max(SAFE_SHARE * beta * s.delta / s.g_out, math.log(max(beta, 1.0)) / (2 * s.g_in))
     safe = min(max(0.0, math.log(n) - q) / (k * s.g_out), hold)
     inside = _inside(s, beta, n) if k > 1 else math.inf
     return Times(concentration, crossing, exit_time, mean_field, tokens, inside, safe, case)
