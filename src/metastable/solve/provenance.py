@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import platform
+from functools import cache
 from importlib import metadata
 from typing import Any
 
@@ -23,10 +24,17 @@ def provenance(parameters: dict[str, Any], seed: int | None) -> dict[str, Any]:
     """The record that every path carries: {schema_version, software, parameters, seed}."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "software": {"metastable": __version__, "python": platform.python_version()}
-        | {name: metadata.version(name) for name in _LIBRARIES},
+        "software": dict(_software()),
         "parameters": parameters,
         "seed": seed,
+    }
+
+
+@cache
+def _software() -> dict[str, str]:
+    """Versions, read once: looking them up takes milliseconds, as long as a small run."""
+    return {"metastable": __version__, "python": platform.python_version()} | {
+        name: metadata.version(name) for name in _LIBRARIES
     }
 
 
