@@ -24,17 +24,18 @@ def provenance(parameters: dict[str, Any], seed: int | None) -> dict[str, Any]:
     """The record that every path carries: {schema_version, software, parameters, seed}."""
     return {
         "schema_version": SCHEMA_VERSION,
-        "software": {"metastable": __version__, "python": platform.python_version()}
-        | {name: _version(name) for name in _LIBRARIES},
+        "software": dict(_software()),
         "parameters": parameters,
         "seed": seed,
     }
 
 
 @cache
-def _version(library: str) -> str:
-    """Read from disk once a process: it takes milliseconds, and a short run takes no longer."""
-    return metadata.version(library)
+def _software() -> dict[str, str]:
+    """Versions, read once: looking them up takes milliseconds, as long as a small run."""
+    return {"metastable": __version__, "python": platform.python_version()} | {
+        name: metadata.version(name) for name in _LIBRARIES
+    }
 
 
 def fingerprint(parameters: dict[str, Any], *tensors: Tensor) -> str:
