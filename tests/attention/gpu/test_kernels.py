@@ -12,6 +12,7 @@ from metastable.attention.gpu.kernels import (
     attend_batch,
     attend_flash,
     attend_gpu_float64,
+    attend_in_precision,
     attend_triton,
 )
 from metastable.attention.kernel import CUDA
@@ -125,3 +126,19 @@ def test_without_cuda_the_error_is_a_sentence(name: str) -> None:
     x = torch.eye(2, dtype=torch.float64)
     with pytest.raises(InvalidInput, match="needs a CUDA device"):
         KERNELS[name](Operands(x, x, x, torch.ones(2, dtype=torch.float64), 1.0))
+
+
+def test_private_interface_of_torch_still_has_flash_attention_with_a_log_partition() -> None:
+    """aten._scaled_dot_product_flash_attention is private: an upgrade that changes it must fail here."""
+    schema = torch.ops.aten._scaled_dot_product_flash_attention.default._schema
+    names = [argument.name for argument in schema.arguments]
+    assert names[:5] == ["query", "key", "value", "dropout_p", "is_causal"] and "scale" in names
+    assert [returned.name for returned in schema.returns][:2] == ["output", "logsumexp"]
+
+
+@pytest.mark.parametrize(("d", "d_v"), [(2, None), (3, 5), (24, None)])
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64])
+def test_every_dimension_has_a_kernel_without_a_card(emulated, d, d_v, precision) -> None:
+    case = problem(d, 20, 70, d, d_v, "uniform", "zeros", device="cpu")
+    tolerance = 1e-5 if precision == torch.float32 else 1e-13
+    check(attend_in_precision(Operands(*case, 3.0), precision), case, 3.0, tolerance)
