@@ -20,7 +20,7 @@ STACKED_SCORES = 1 << 20
 
 @dataclass(frozen=True, eq=False)
 class StackedHeads:
-    """beta_h Q_h, K_h, V_h and the fields g_h of all heads as columns of one matrix, their outputs O_h as rows.
+    """beta_h Q_h, K_h and V_h of all heads as columns of one matrix, their outputs O_h as rows, and the fields g_h.
 
     With factors of rank r << d the projections are the bulk of the work: one product of the tokens with `inward`
     instead of three small ones per head.
@@ -28,6 +28,7 @@ class StackedHeads:
 
     inward: Float[Tensor, "d c"]
     outward: Float[Tensor, "a d"]
+    fields: Float[Tensor, "d h"]
     n_heads: int
     rank: int
 
@@ -44,8 +45,8 @@ class StackedHeads:
             values.append(w.value)
             fields.append(none if head.field is None else head.field.to(like))
             outputs.append(w.output.T)
-        inward = torch.cat([*queries, *keys, *values, torch.stack(fields)])
-        return cls(inward.T.contiguous(), torch.cat(outputs), len(heads), queries[0].shape[0])
+        inward = torch.cat([*queries, *keys, *values]).T.contiguous()
+        return cls(inward, torch.cat(outputs), torch.stack(fields, dim=1), len(heads), queries[0].shape[0])
 
     def fits(self, points: Float[Tensor, "n d"]) -> bool:
         """Whether the tokens have the precision and the device of the stack."""
@@ -54,9 +55,10 @@ class StackedHeads:
     def means(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Float[Tensor, "h n v"]:
         """The attended mean of every head, in the coordinates of its values."""
         n, h, r = len(points), self.n_heads, self.rank
-        *rows, pulls = (points @ self.inward).split((h * r, h * r, len(self.outward), h), dim=1)
+        # The fields are a product of their own: with them the columns of the other would not fill whole vectors.
+        rows = (points @ self.inward).split((h * r, h * r, len(self.outward)), dim=1)
         queries, keys, values = (part.reshape(n, h, -1).transpose(0, 1) for part in rows)
-        return attend_heads(queries, keys, values, mass.log() + pulls.T)
+        return attend_heads(queries, keys, values, mass.log() + (points @ self.fields).T)
 
     def summed(self, means: Float[Tensor, "h n v"]) -> Float[Tensor, "n d"]:
         """sum_h O_h m_h."""
