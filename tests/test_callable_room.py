@@ -1,7 +1,9 @@
 """A room that is also a function, in whatever order things are imported."""
 
+import copy
 import importlib
 import inspect
+import pickle
 import sys
 import types
 
@@ -27,3 +29,10 @@ def test_the_rooms_of_this_package():
         assert inspect.signature(room) == inspect.signature(getattr(room, function))
         assert isinstance(room, types.ModuleType)
     assert importlib.import_module("metastable.solve.events").Event is sys.modules["metastable.solve"].Event
+
+
+def test_a_room_survives_pickling_and_copying():
+    """Pools of processes pickle the function that they run."""
+    for name in ("solve", "audit", "attention.hardmax"):
+        room = importlib.import_module(f"metastable.{name}")
+        assert pickle.loads(pickle.dumps(room)) is room and copy.deepcopy(room) is room

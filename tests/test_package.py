@@ -37,10 +37,10 @@ def test_imports_of_our_own_do_not_leak(name: str) -> None:
         getattr(ms, name)
 
 
-@pytest.mark.parametrize("room", ["solve", "audit"])
+@pytest.mark.parametrize("room", ["solve", "audit", "attention.hardmax"])
 def test_a_callable_room_is_also_a_package(room: str) -> None:
     """`ms.solve(...)` and `import metastable.solve.events` work in one process, in either order."""
-    inner = {"solve": "events", "audit": "findings"}[room]
+    inner = {"solve": "events", "audit": "findings", "attention.hardmax": "tiles"}[room]
     for code in (
         f"import metastable as ms; ms.{room}; import metastable.{room}.{inner} as inner; inner.__name__",
         f"import metastable.{room}.{inner}; import metastable as ms; ms.{room}.{inner}; assert callable(ms.{room})",

@@ -43,10 +43,9 @@ def imported(name: str) -> frozenset[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: imports are written out, not relative"
             wanted = [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
-        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "import_module":
-            continue
         inside = [w.removeprefix("metastable.") for w in wanted if w.startswith("metastable.")]
         known = [w for w in inside if w in MODULES]
+        assert known or not inside, f"{path}: {inside} is a name of the package; import it from its room"
         # `from metastable.a import b` is module a.b where that exists, else a name in a.
         found |= {w for w in known if not any(other.startswith(f"{w}.") for other in known)}
     return frozenset(found - {name})

@@ -28,7 +28,7 @@ def test_shapes_at_run_time(use: str) -> None:
 
 
 def test_every_room_is_checked() -> None:
-    """All rooms that compute or draw; the others have no arrays in their signatures."""
+    """All rooms that compute or draw; `rowwise` and `threads` are compiled, the others have no arrays at all."""
     package = HERE.parent / "src" / "metastable"
     rooms = {path.stem for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
     without = {"__init__", "_version", "errors", "callable_room", "threads", "rowwise", "cli"}

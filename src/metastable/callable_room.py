@@ -6,6 +6,7 @@ A package cannot be a function, but a module may have a class of its own, and a 
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import sys
 from collections.abc import Callable
@@ -19,5 +20,10 @@ def make_callable(room: str, function: Callable[..., Any]) -> None:
     For type checkers the parent package declares the function itself:
     `if TYPE_CHECKING: from metastable.solve import solve`, `else: from metastable import solve`.
     """
-    called = {"__call__": staticmethod(function), "__signature__": inspect.signature(function)}
+    called = {
+        "__call__": staticmethod(function),
+        "__signature__": inspect.signature(function),
+        # Modules cannot be pickled or copied, functions can: so that a pool of processes takes `ms.solve`.
+        "__reduce__": lambda self: (importlib.import_module, (room,)),
+    }
     sys.modules[room].__class__ = type("CallableRoom", (ModuleType,), called)

@@ -124,7 +124,7 @@ def dominant(matrix: Float[Tensor, "d d"], tolerance: float = TOLERANCE) -> Domi
         values = np.linalg.eigvals(a).astype(complex)
         values = values[np.lexsort((-values.imag, -values.real))]
     slack = tolerance * scale
-    k = int((values.real >= values.real[0] - slack).sum())
+    k, _ = leading(values, scale, tolerance)
     gap = float(values.real[:k].min() - values.real[k]) if k < d else np.inf
     if not symmetric:
         t, z, k = _ordered_schur(a, values, k)
@@ -148,6 +148,18 @@ def dominant(matrix: Float[Tensor, "d d"], tolerance: float = TOLERANCE) -> Domi
         symmetry_defect=symmetry_defect,
         normality_defect=normality_defect,
     )
+
+
+def leading(values: Complex[np.ndarray, "d"], size: float, tolerance: float = TOLERANCE) -> tuple[int, bool]:
+    """(k, rotates): how many eigenvalues share the largest real part, and whether one of them is not real.
+
+    values: by falling real part. size: the norm of their matrix, of which `tolerance` is a share.
+
+    >>> leading(np.array([2 + 1j, 2 - 1j, 1]), 3.0)
+    (2, True)
+    """
+    k = int((values.real >= values.real[0] - tolerance * size).sum())
+    return k, bool(np.abs(values.imag[:k]).max() > tolerance * size)
 
 
 def _ordered_schur(a: np.ndarray, values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, int]:
@@ -199,7 +211,7 @@ def _kind(block: np.ndarray, values: np.ndarray, d: int, scale: float, tolerance
         product = product @ (block - centre * np.eye(k)) / scale
     if np.linalg.norm(product, 2) > ISOLATION * tolerance * k:
         return "jordan"
-    if np.abs(values.imag).max() > tolerance * scale:
+    if leading(values, scale, tolerance)[1]:
         return "rotation"
     if k == d:
         return "identity"

@@ -5,7 +5,9 @@ import math
 import pytest
 import torch
 
-from metastable.audit.top_space import TopSpace, angle_between, energy_in, is_real, top_dimension
+from metastable.audit.low_rank import LowRank
+from metastable.audit.top_space import TopSpace, angle_between, energy_in, top_dimension
+from metastable.spectral import dominant
 
 
 def test_top_space_keeps_pairs_together():
@@ -36,9 +38,20 @@ def test_dimension_by_size():
     assert [top_dimension(d) for d in (24, 128, 320, 384, 1024)] == [2, 4, 10, 10, 10]
 
 
-def test_an_eigenvalue_is_real_up_to_rounding():
-    values = torch.tensor([100.0 + 1e-9j, 1.0 + 1e-6j], dtype=torch.complex128)
-    assert [is_real(value, values) for value in values] == [True, False]
+@pytest.mark.parametrize("distance", [1e-9, 1e-7, 1e-3])
+def test_nearly_equal_eigenvalues_are_one_group_as_in_theory(distance):
+    """The audit's gap and its word for a rotation are those of `spectral`, also just below its tolerance."""
+    for matrix in (
+        torch.diag(torch.tensor([2.0, 2.0 - distance, 0.5], dtype=torch.float64)),
+        torch.block_diag(
+            torch.tensor([[2.0, -distance], [distance, 2.0]], dtype=torch.float64), torch.tensor([[0.5]]).double()
+        ),
+    ):
+        found, decided = TopSpace.of(matrix, k=2), dominant(matrix)
+        assert found.gap == pytest.approx(decided.gap, abs=1e-12)
+        assert found.is_complex == (decided.kind == "rotation")
+        whole = LowRank(torch.eye(3, dtype=torch.float64)[None], matrix[None])
+        assert whole.top_space(0).shape[1] == decided.dimension
 
 
 def test_energy_and_angle_in_closed_form():

@@ -13,7 +13,8 @@ def test_sites_point_into_the_model(make):
         block = model.encoder.layer[l]
         assert site.block is block and site.layer.index == l and not site.one_module
         assert (
-            site.entry is block.attention.self.query and site.exit is site.emitter is block.attention.output.dense
+            site.entry is block.attention.self.query
+            and site.exit is site.update_module is block.attention.output.dense
         )
         assert (site.block_call, site.norm_call) == (0, 0)
 
@@ -25,7 +26,7 @@ def test_a_shared_block_is_told_apart_by_its_calls(make):
 
 def test_a_layer_scale_emits_what_is_added(make):
     site = load(make("dinov2")).sites[0]
-    assert site.emitter is not site.exit and site.emitter is site.block.layer_scale1
+    assert site.update_module is not site.exit and site.update_module is site.block.layer_scale1
 
 
 def test_the_attention_of_torch_is_one_module():

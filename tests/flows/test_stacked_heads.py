@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import metastable as ms
 from metastable.flows import multihead
+from metastable.flows.driven import DrivenAttention
 from metastable.flows.stacked_heads import StackedHeads, stackable
 
 D = 8
@@ -82,3 +83,21 @@ def test_many_tokens_are_taken_one_by_one(monkeypatch):
     monkeypatch.setattr(multihead, "STACKED_SCORES", 2 * 9**2 - 1)
     monkeypatch.setattr(StackedHeads, "means", None)
     torch.testing.assert_close(flow.drift(0.0, *rho).vector, together, rtol=0, atol=1e-13)
+
+
+class Doubled(ms.SelfAttention):
+    """A head with a drift of its own."""
+
+    def drift(self, t, points, mass):
+        return 2 * super().drift(t, points, mass).vector
+
+
+def test_heads_of_another_class_are_not_taken_for_self_attention():
+    crowd = tokens(11, 12)
+    for make in (
+        lambda h: Doubled(factored(h), 1.0),
+        lambda h: DrivenAttention(factored(h), 1.0, lambda t: crowd.points, crowd.mass),
+    ):
+        heads, rho = [make(h) for h in range(2)], tokens(3)
+        total = sum(head.ambient_drift(0.0, *rho).vector for head in heads)
+        assert float((ms.MultiHead(heads).ambient_drift(0.0, *rho).vector - total).abs().max()) < 1e-14

@@ -46,8 +46,8 @@ def equiangular_time(n, beta, g_end):
 
 def test_b4_times_of_the_phase_diagram():
     n = 32
-    golden = {0.0: 1.748254, 1.0: 1.819935, 4.0: 3.431732}
-    for beta, t_half in golden.items():
+    half_times = {0.0: 1.748254, 1.0: 1.819935, 4.0: 3.431732}
+    for beta, t_half in half_times.items():
         half = ms.Event(lambda x, m: x[0] @ x[1], level=0.5, stop=True, name="half")
         path = ms.solve(ms.SelfAttention(identity(n), beta), equiangular(n, 0.0), 10.0, events=[half])
         assert path.events[0].time == pytest.approx(t_half, abs=1e-6)

@@ -80,3 +80,10 @@ def test_tokens_from_a_file_need_a_file():
         Simulation(tokens={"law": "file"}).build()
     with pytest.raises(InvalidInput, match="device 'nowhere' cannot be used"):
         Simulation(run={"device": "nowhere"}).build()
+
+
+def test_mistakes_from_python_are_one_sentence_too():
+    with pytest.raises(InvalidInput, match=r"tokens\.n must be greater than or equal to 1, got 0"):
+        ms.Simulation(tokens={"n": 0})
+    with pytest.raises(InvalidInput, match="token is not a known entry; choose from weights, flow, tokens"):
+        ms.Simulation(token={"n": 5})

@@ -10,17 +10,17 @@ from metastable.errors import InvalidInput
 from metastable.theory import distance_to_limit, zero_temperature
 from metastable.theory.closed_forms import log_jacobian, planar_travel_time, transported_density, uniform_distance
 
-GOLDEN = {
+CLOSED_FORM_W2 = {
     (2, 1): [0.6041589962, 0.3948144468, 0.1516240925, 0.0206642634],
     (3, 1): [0.7334049650, 0.4882682091, 0.1896639658, 0.0258978814],
     (3, 2): [0.3784874064, 0.1879004790, 0.0361138375, 0.0009420646],
 }
 
 
-@pytest.mark.parametrize(("d", "k"), GOLDEN)
-def test_golden_distances(d, k):
+@pytest.mark.parametrize(("d", "k"), CLOSED_FORM_W2)
+def test_distances_of_uniform_data(d, k):
     values = uniform_distance(d, k, [1.0, 2.0, 4.0, 8.0])
-    assert values.tolist() == pytest.approx(GOLDEN[d, k], abs=1e-9)
+    assert values.tolist() == pytest.approx(CLOSED_FORM_W2[d, k], abs=1e-9)
 
 
 @pytest.mark.parametrize(("d", "k"), [(2, 1), (3, 1), (3, 2), (5, 2), (8, 1)])

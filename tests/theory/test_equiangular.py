@@ -6,7 +6,7 @@ from metastable.errors import InvalidInput
 from metastable.theory.equiangular import late_rate, overlap, overlap_at_zero_beta, speed, travel_time
 
 
-def test_golden_equiangular_times():
+def test_times_of_the_equiangular_reduction():
     for beta, half, late in ((0, 1.748254, 5.186261), (1, 1.819935, 5.270284), (4, 3.431732, 6.953502)):
         assert travel_time(0.5, 32, beta) == pytest.approx(half, abs=1e-6)
         assert travel_time(0.999, 32, beta) == pytest.approx(late, abs=1e-6)

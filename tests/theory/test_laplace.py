@@ -21,7 +21,7 @@ from metastable.theory.laplace import (
     uniform_mean,
 )
 
-GOLDEN = {
+BESSEL_RATIOS = {
     (2, 10): 0.9485998260,
     (3, 10): 0.9000000041,
     (4, 10): 0.8541853083,
@@ -48,9 +48,9 @@ def moment(d, kappa, power):
     return total / norm
 
 
-@pytest.mark.parametrize(("d", "kappa"), GOLDEN)
-def test_golden_ratios(d, kappa):
-    assert bessel_ratio(d, kappa) == pytest.approx(GOLDEN[d, kappa], abs=1e-9)
+@pytest.mark.parametrize(("d", "kappa"), BESSEL_RATIOS)
+def test_ratios_of_bessel_functions(d, kappa):
+    assert bessel_ratio(d, kappa) == pytest.approx(BESSEL_RATIOS[d, kappa], abs=1e-9)
 
 
 @pytest.mark.parametrize("d", [2, 3, 5, 16])

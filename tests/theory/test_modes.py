@@ -12,7 +12,7 @@ from metastable.theory.modes import clustering_time, fastest_mode, growth_rate
 from weight_families import diagonal
 
 
-def test_golden_modes_of_the_circle():
+def test_modes_of_the_circle():
     rates = [growth_rate(k, 20.0) for k in (1, 2, 3, 4)]
     assert rates == pytest.approx([0.048734, 0.180507, 0.357374, 0.531427], abs=1e-6)
     k, rate = fastest_mode(20.0)

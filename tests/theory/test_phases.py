@@ -16,7 +16,7 @@ I2 = np.eye(2)
 G = sheared(0.5)
 C = ms.AttentionWeights(V=np.diag([1.0, 2.0]), B=np.diag([4.0, 1.0]))
 LEAVES = ms.AttentionWeights(V=np.diag([-1.0, -2.0]), B=np.diag([-3.0, -1.0]))
-STAYS = ms.AttentionWeights(V=np.diag([-1.0, -2.0]), B=-I2)
+PAIR_STAYS = ms.AttentionWeights(V=np.diag([-1.0, -2.0]), B=-I2)
 MEETS = ms.AttentionWeights(V=np.diag([-1.0, 2.0]), B=np.diag([-3.0, 0.2]))
 TURNS_BACK = ms.AttentionWeights(V=np.diag([-1.0, -2.0]), B=np.diag([-3.0, 0.5]))
 WIDE = ms.AttentionWeights(V=I2, B=np.diag([-1.0, -2.0]))
@@ -66,10 +66,10 @@ def test_pair_leaves_for_the_bottom_of_V():
 
 def test_pair_on_the_bottom_of_V_stays():
     x = ms.sphere.uniform(400, 2, seed=0)
-    f = forecast(STAYS, 64.0, x)
+    f = forecast(PAIR_STAYS, 64.0, x)
     assert f.times.exit == math.inf and f.spectrum.assumptions[-1].holds
     assert abs(float(f.terminal.space[1, 0])) == pytest.approx(1.0)
-    assert outside(end_of(STAYS, 64.0, x, 30.0), f.spectrum.M.space) < 1e-9
+    assert outside(end_of(PAIR_STAYS, 64.0, x, 30.0), f.spectrum.M.space) < 1e-9
 
 
 def test_pair_meets_on_the_top_of_V_when_that_is_larger():

@@ -1,4 +1,4 @@
-"""Nearest-point formula: golden numbers of the two-level zero-temperature flow, optimality, lower bound."""
+"""Nearest-point formula: closed forms of the two-level zero-temperature flow, optimality, lower bound."""
 
 import math
 
@@ -9,7 +9,7 @@ from metastable.errors import InvalidInput
 from metastable.measure import Measure
 from metastable.transport import bounds, distance_to_subsphere, wasserstein
 
-GOLDEN = {
+CLOSED_FORM_W2 = {
     (2, 1): (0.6041589962, 0.3948144468, 0.1516240925, 0.0206642634),
     (3, 1): (0.7334049650, 0.4882682091, 0.1896639658, 0.0258978814),
     (3, 2): (0.3784874064, 0.1879004790, 0.0361138375, 0.0009420646),
@@ -32,10 +32,10 @@ def zero_temperature_tokens(d: int, k: int, s: float) -> Measure:
     return Measure(points, np.tile(mass, 2) / (2 * mass.sum()))
 
 
-@pytest.mark.parametrize(("d", "k"), list(GOLDEN))
-def test_golden_distances_of_the_zero_temperature_flow(d: int, k: int) -> None:
+@pytest.mark.parametrize(("d", "k"), list(CLOSED_FORM_W2))
+def test_distances_of_the_zero_temperature_flow(d: int, k: int) -> None:
     """Z6, gap * t = 1, 2, 4, 8."""
-    for gap_t, expected in zip((1, 2, 4, 8), GOLDEN[d, k], strict=True):
+    for gap_t, expected in zip((1, 2, 4, 8), CLOSED_FORM_W2[d, k], strict=True):
         rho = zero_temperature_tokens(d, k, math.exp(-gap_t))
         assert float(distance_to_subsphere(rho, np.eye(d)[:, :k])) == pytest.approx(expected, abs=1e-9)
         if k == 1:

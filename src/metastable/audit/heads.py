@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from metastable.audit.factors import Factors
-from metastable.audit.top_space import TopSpace, angle_between, is_real
+from metastable.audit.top_space import TopSpace, angle_between
 from metastable.encoders import Encoder, Layer
 
 
@@ -120,8 +120,8 @@ def _heads(layer: Layer, factors: Factors) -> list[HeadAudit]:
     for h in range(len(layer.heads)):
         scale = 1 / max(float(kappa[h]), 1e-300)
         spectrum = products.eigenvalues[h] * scale
-        is_complex = not is_real(spectrum[0], spectrum)
-        rest = spectrum[2 if is_complex else 1 :].real
+        k, is_complex = products.leading(h)
+        rest = spectrum[k:].real
         following = max(float(rest[0]) if len(rest) else -math.inf, 0.0 if layer.d > len(spectrum) else -math.inf)
         others = torch.cat((traces[h, :h], traces[h, h + 1 :])).abs()
         result.append(
@@ -134,7 +134,7 @@ def _heads(layer: Layer, factors: Factors) -> list[HeadAudit]:
                 field_norm=float(factors.field[h].norm()),
                 top_value=complex(values.eigenvalues[h, 0]),
                 top_product=complex(spectrum[0]),
-                gap=float(spectrum[0].real) - following,
+                gap=float(spectrum[k - 1].real) - following,
                 product_is_complex=is_complex,
                 asymmetry=float(products.asymmetry[h]),
                 nonnormality=float(products.nonnormality[h]),

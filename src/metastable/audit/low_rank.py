@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
 
-from metastable.audit.top_space import is_real
+from metastable.spectral import leading
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,12 +77,21 @@ class LowRank:
         return (2 * (quartic - mixed)).clamp_min(0).sqrt() / self.frobenius.square().clamp_min(1e-300)
 
     def top_space(self, h: int) -> Float[Tensor, "d k"]:
-        """Orthonormal basis of the eigenspace of head h's top eigenvalue: k = 1, or 2 for a complex pair."""
+        """Orthonormal basis of the space of head h's leading eigenvalues: k = 1 as a rule, 2 for a complex pair."""
         values, vectors = torch.linalg.eig(self.small[h])
-        top = int(values.real.argmax())
-        w = self.left[h].to(vectors.dtype) @ vectors[:, top]
-        columns = [w.real] if is_real(values[top], values) else [w.real, w.imag]
+        order = values.real.argsort(descending=True, stable=True)
+        k, _ = self.leading(h)
+        columns = []
+        for index in order[:k]:
+            if values[index].imag < 0:  # its conjugate stands for both
+                continue
+            w = self.left[h].to(vectors.dtype) @ vectors[:, index]
+            columns += [w.real] if values[index].imag == 0 else [w.real, w.imag]
         return torch.linalg.qr(torch.stack(columns, dim=1))[0]
+
+    def leading(self, h: int) -> tuple[int, bool]:
+        """(k, rotates) of head h's eigenvalues, as `spectral.leading` decides."""
+        return leading(self.eigenvalues[h].numpy(), float(self.operator_norm[h]))
 
 
 def _triangle(matrix: Tensor) -> Tensor:

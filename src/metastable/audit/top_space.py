@@ -2,25 +2,23 @@
 
 `metastable.spectral` asks which eigenvalues dominate, and finds a space whose dimension the gap decides. A trained
 layer has hundreds of eigenvalues without a clear gap, and layers are compared by spaces of one fixed dimension:
-that is this module.
+that is this module. Which eigenvalues count as one, and which as real, is decided there all the same.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
 
+from metastable.spectral import leading
+
 LARGEST_DIMENSION = 10
 """Largest dimension of the spaces that layers are compared by, that of encoders with d >= 320."""
-ROUNDING = 1e-10
-"""Imaginary part, relative to the largest modulus, below which an eigenvalue counts as real.
-
-In float64 the eigenvalues of a 384 x 384 layer come out with errors near 1e-14 of the norm, times their condition.
-"""
 
 
 def top_dimension(d: int) -> int:
@@ -35,6 +33,8 @@ class TopSpace:
     eigenvalues: Complex[Tensor, "d"]
     basis: Float[Tensor, "d k"]
     """Orthonormal; a complex pair is never split, so k can be one less than asked for."""
+    size: float
+    """Operator norm of the matrix."""
 
     @classmethod
     def of(cls, matrix: Float[Tensor, "d d"], k: int | None = None) -> TopSpace:
@@ -44,13 +44,14 @@ class TopSpace:
         order = values.real.argsort(descending=True, stable=True)
         columns: list[Tensor] = []
         for index in order:
-            pair = not is_real(values[index], values)
+            pair = bool(values[index].imag != 0)  # of a real matrix LAPACK returns exact zeros, or pairs
             if pair and values[index].imag < 0:
                 continue
             if len(columns) + 1 + pair > max(k, 1 + pair):
                 break
             columns += [vectors[:, index].real, vectors[:, index].imag][: 1 + pair]
-        return cls(values[order], torch.linalg.qr(torch.stack(columns, dim=1))[0])
+        basis = torch.linalg.qr(torch.stack(columns, dim=1))[0]
+        return cls(values[order], basis, float(torch.linalg.matrix_norm(matrix, ord=2)))
 
     @property
     def top(self) -> complex:
@@ -60,13 +61,17 @@ class TopSpace:
     @property
     def is_complex(self) -> bool:
         """Whether the dominant eigenvalue is one of a complex pair: then there is no fixed axis, but a rotation."""
-        return not is_real(self.eigenvalues[0], self.eigenvalues)
+        return self._leading[1]
 
     @property
     def gap(self) -> float:
-        """Real part of the dominant eigenvalue minus that of the next one that is not its conjugate."""
-        rest = self.eigenvalues[2 if self.is_complex else 1 :]
-        return float(self.eigenvalues[0].real - rest[0].real) if len(rest) else math.inf
+        """Distance of real parts between the dominant eigenvalues and the rest."""
+        real, k = self.eigenvalues.real, self._leading[0]
+        return float(real[k - 1] - real[k]) if k < len(real) else math.inf
+
+    @cached_property
+    def _leading(self) -> tuple[int, bool]:
+        return leading(self.eigenvalues.numpy(), self.size)
 
 
 def energy_in(space: Float[Tensor, "d k"], points: Float[Tensor, "*t n d"]) -> Float[Tensor, "*t"]:
@@ -78,8 +83,3 @@ def angle_between(a: Float[Tensor, "d k"], b: Float[Tensor, "d j"]) -> float:
     """Smallest principal angle between two spaces, in degrees."""
     cosine = float(torch.linalg.svdvals(a.T @ b)[0])
     return math.degrees(math.acos(min(1.0, cosine)))
-
-
-def is_real(value: Complex[Tensor, ""], values: Complex[Tensor, "r"]) -> bool:
-    """Whether the imaginary part of an eigenvalue is no more than the rounding of the largest of all `values`."""
-    return bool(value.imag.abs() <= ROUNDING * values.abs().max())

@@ -4,8 +4,8 @@ Everything here draws numbers that other rooms computed. A figure is described o
 `draw` prints it, `interactive` and `svg` put it on a page.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+import importlib as _importlib
+import typing as _typing
 
 from metastable.drawing.figures import (
     Axis,
@@ -23,7 +23,7 @@ from metastable.drawing.figures import (
     shaded,
 )
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
     from metastable.drawing.eigenspaces import dominant_axes, spectra
     from metastable.drawing.frames import snapshots
     from metastable.drawing.inline import svg
@@ -63,11 +63,11 @@ _LATER = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name in _LATER:
-        return getattr(import_module(f"metastable.drawing.{_LATER[name]}"), name)
+        return getattr(_importlib.import_module(f"metastable.drawing.{_LATER[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    return sorted(__all__)

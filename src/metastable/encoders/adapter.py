@@ -75,8 +75,10 @@ class Adapter:
             folded = Layer.fold(l, raw, folds, self.order, positions)
             entry, exit_ = find_module(block, self.query), find_module(block, self.output)
             assert entry is not None and exit_ is not None
-            emitter = exit_ if self.layer_scale is None else find_module(block, self.layer_scale) or exit_
-            result.append(Site(folded, block, calls[id(block)], norm, norm_calls[id(norm)], entry, exit_, emitter))
+            update_module = exit_ if self.layer_scale is None else find_module(block, self.layer_scale) or exit_
+            result.append(
+                Site(folded, block, calls[id(block)], norm, norm_calls[id(norm)], entry, exit_, update_module)
+            )
             calls[id(block)] += 1
             norm_calls[id(norm)] += 1
         return result

@@ -192,8 +192,8 @@ class Layer:
     def update(self, points: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """sum_h A_h m_h: what attention adds to every token, in units of s and without the constant offset."""
         value, output = self.values_outputs
-        carried = torch.einsum("nd,hkd->hnk", points, value)
-        rows = [torch.einsum("hrk,hdk->rd", p @ carried, output) for _, p in self.attention_blocks(points)]
+        values = torch.einsum("nd,hkd->hnk", points, value)
+        rows = [torch.einsum("hrk,hdk->rd", p @ values, output) for _, p in self.attention_blocks(points)]
         return torch.cat(rows)
 
     def flow(self, beta_scale: float = 1.0) -> MultiHead:

@@ -23,7 +23,7 @@ class Site:
     """Its first input is what the queries are computed from."""
     exit: nn.Module
     """The output projection, or the attention module itself where that is `one_module`."""
-    emitter: nn.Module
+    update_module: nn.Module
     """Its output is the attention update: the output projection, or the layer scale behind it."""
     one_module: bool = False
     """Whether projections, softmax and output are one module with nothing to listen to in between (torch's own)."""

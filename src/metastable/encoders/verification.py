@@ -43,7 +43,7 @@ def compare_with_model(
     worst = (0.0, 0.0, 0)
     tokens = 0
     for item in inputs:
-        modules = [m for s in sites for m in (s.norm, s.entry, s.emitter) if m is not None]
+        modules = [m for s in sites for m in (s.norm, s.entry, s.update_module) if m is not None]
         with recorded(modules) as heard:
             output = forward(model, item, **_ask_for_attention(item))
         for l, site in enumerate(sites):
@@ -60,7 +60,7 @@ def compare_with_model(
             _refuse_causal(own, l)
             error = float((layer.attention(points) - own).abs().max())
             update = layer.d**0.5 * layer.update(points) + layer.offset
-            true = heard.output(site.emitter, site.block_call).double().cpu()
+            true = heard.output(site.update_module, site.block_call).double().cpu()
             gap = float(torch.linalg.vector_norm(update - true) / torch.linalg.vector_norm(true).clamp_min(1e-300))
             error = error if error == error else float("inf")
             gap = gap if gap == gap else float("inf")

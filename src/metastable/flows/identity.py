@@ -55,9 +55,12 @@ def identity(thing: Any, ignored: tuple[str, ...] = ()) -> dict[str, Any]:
         "sha256": digest.hexdigest(),
         "parameters": {k: v for k, v in attributes.items() if isinstance(v, bool | int | float | str)},
     }
-    if digest.unread:
-        described[UNIDENTIFIED] = {"attributes": digest.unread, "token": uuid.uuid4().hex}
-    return described
+    return described | unreadable(*digest.unread) if digest.unread else described
+
+
+def unreadable(*names: str) -> dict[str, Any]:
+    """The entry of a description for attributes that cannot be read: equal to no other, and refused with out=."""
+    return {UNIDENTIFIED: {"attributes": list(names), "token": uuid.uuid4().hex}}
 
 
 def ours(module: str) -> bool:

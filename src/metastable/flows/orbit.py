@@ -100,7 +100,11 @@ def _moved_along(M: Tensor, x: Tensor, tau: float) -> Tensor:
 
 
 class _Panels:
-    """The march of all tokens through panels of tau; state lives here and nowhere else."""
+    """The way of all tokens through panels of tau; state lives here and nowhere else.
+
+    Not a loop over time steps: every token has a clock tau of its own, and a panel is not a step but a stretch on
+    which the closed solution is tabulated.
+    """
 
     def __init__(self, M: Tensor, B: Tensor, x0: Tensor, times: Tensor, width: float) -> None:
         n, d = x0.shape

@@ -67,7 +67,8 @@ class StackedHeads:
 
 def stackable(heads: Sequence[Flow]) -> tuple[SelfAttention, ...]:
     """All the heads if they are self-attention with constant factors of one shape, exact, by no chosen kernel."""
-    found = tuple(h for h in heads if isinstance(h, SelfAttention) and h.spherical and _in_factors(h))
+    # Exactly this class: a subclass may attend to something else, or give a drift of its own.
+    found = tuple(h for h in heads if type(h) is SelfAttention and _in_factors(h))
     shapes = {(h.weights_at(0.0).rank, len(h.weights_at(0.0).value)) for h in found}
     return found if len(found) == len(heads) > 1 and len(shapes) == 1 else ()
 

@@ -1,4 +1,4 @@
-"""`march`: the one loop over time steps; everything in metastable that moves through time moves through it."""
+"""`march`: the one loop over time steps; whatever metastable integrates step by step goes through it."""
 
 from __future__ import annotations
 

@@ -105,6 +105,13 @@ class Simulation(_Section):
     integration: Annotated[Integration, pydantic.Field(alias="run")] = Integration()
     output: Output = Output()
 
+    def __init__(self, **sections: Any) -> None:
+        """The sections as keywords, each a dict; the first mistake in them is told in one sentence."""
+        try:
+            super().__init__(**sections)
+        except pydantic.ValidationError as error:
+            raise InvalidInput(_sentence(error)) from None
+
     def build(self) -> tuple[Flow, Measure]:
         """The flow and the initial measure."""
         w = weights_from(self.weights.V, self.weights.B)
@@ -204,10 +211,7 @@ def read_config(location: str | None, overrides: dict[str, dict[str, Any]]) -> S
             if not isinstance(existing, dict):
                 raise InvalidInput(f"[{section}] must be a section of the configuration, got {existing!r}")
             existing.update(given)
-    try:
-        return Simulation.model_validate(content)
-    except pydantic.ValidationError as error:
-        raise InvalidInput(_sentence(error)) from None
+    return Simulation(**content)
 
 
 def _sentence(error: pydantic.ValidationError) -> str:

@@ -95,10 +95,10 @@ def log_jacobian(w: AttentionWeights, points: Any, t: float) -> Float[Tensor, "n
     end = orbit(w.M, w.B, x, [t])[0]
     shift = float(torch.linalg.eigvals(w.M).real.max())
     M = (w.M - shift * torch.eye(w.d, dtype=torch.float64)).to(x)
-    carried = torch.empty_like(x)
+    moved = torch.empty_like(x)
     for rows in torch.arange(len(x)).split(max(1, 2**20 // w.d**2)):
-        carried[rows] = (torch.linalg.matrix_exp(tau[rows, None, None] * M) @ x[rows, :, None])[..., 0]
-    growth = torch.log(torch.linalg.vector_norm(carried, dim=1)) + shift * tau
+        moved[rows] = (torch.linalg.matrix_exp(tau[rows, None, None] * M) @ x[rows, :, None])[..., 0]
+    growth = torch.log(torch.linalg.vector_norm(moved, dim=1)) + shift * tau
     speed = torch.log(
         torch.linalg.vector_norm(end @ w.B.to(x), dim=1) / torch.linalg.vector_norm(x @ w.B.to(x), dim=1)
     )

@@ -72,19 +72,8 @@ class Cluster:
 
     def solve(self, t: Any, offset: float) -> tuple[Float[Tensor, "m"], Float[Tensor, "m"]]:
         """(xi, Sigma) at the times t, by integrating the closure from xi_0 = offset."""
-        from scipy import integrate
-
-        # Two numbers that stand for a cluster, not tokens: an equation for SciPy, not for `solve`.
         times = np.atleast_1d(np.asarray(t, dtype=np.float64))
-        solution = integrate.solve_ivp(
-            lambda _, y: self._slope(y),
-            (0.0, float(times.max()) or 1.0),
-            [math.log(abs(offset)), math.log(self.beta * self.B_1 * self.variance)],
-            rtol=1e-10,
-            atol=1e-12,
-            method="DOP853",
-            dense_output=True,
-        ).sol(times)
+        solution = self._integrated(offset, float(times.max()) or 1.0, dense_output=True).sol(times)
         xi = math.copysign(1.0, offset) * np.exp(solution[0])
         return torch.from_numpy(xi), torch.from_numpy(np.exp(solution[1]) / (self.beta * self.B_1))
 
@@ -95,22 +84,25 @@ class Cluster:
         if not 0 < abs(offset) < level:
             raise InvalidInput(f"the offset must lie between 0 and {level}, got {offset}")
 
-        from scipy import integrate
-
         def reached(_: float, y: Sequence[float] | np.ndarray) -> float:
             return float(y[0] - math.log(level))
 
         reached.terminal, reached.direction = True, 1.0  # type: ignore[attr-defined]
         horizon = 4 * self.crude_exit_time(abs(offset), level) + 100 / self.escape_rate
-        result = integrate.solve_ivp(
-            lambda _, y: self._slope(y),
-            (0.0, horizon),
-            [math.log(abs(offset)), math.log(self.beta * self.B_1 * self.variance)],
-            rtol=1e-9,
-            atol=1e-11,
-            events=reached,
+        found = self._integrated(offset, horizon, events=reached).t_events[0]
+        return float(found[0]) if len(found) else math.inf
+
+    def _integrated(self, offset: float, horizon: float, **options: Any) -> Any:
+        """(ln |xi|, ln(beta B_1 Sigma)) up to the horizon, to ten digits.
+
+        Two numbers that stand for a cluster, not tokens: an equation for SciPy, not for `solve`.
+        """
+        from scipy.integrate import solve_ivp
+
+        start = [math.log(abs(offset)), math.log(self.beta * self.B_1 * self.variance)]
+        return solve_ivp(
+            lambda _, y: self._slope(y), (0.0, horizon), start, method="DOP853", rtol=1e-10, atol=1e-12, **options
         )
-        return float(result.t_events[0][0]) if len(result.t_events[0]) else math.inf
 
     def sampled_offset(self, n: int) -> float:
         """sqrt(Sigma_0/(n/2)): the offset that n iid tokens of a symmetric law give each of two clusters (C3)."""

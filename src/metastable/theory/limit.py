@@ -126,8 +126,8 @@ def comoving_target(
     basis = s.M.space.to(x)
     inner = basis.T @ s.M.matrix.to(x) @ basis
     inner = inner - s.M.value * torch.eye(inner.shape[0], dtype=x.dtype, device=x.device)
-    carried = torch.linalg.matrix_exp(tau[..., None, None] * inner) @ (start @ basis)[..., None]
-    moved = carried[..., 0] @ basis.T
+    inside = torch.linalg.matrix_exp(tau[..., None, None] * inner) @ (start @ basis)[..., None]
+    moved = inside[..., 0] @ basis.T
     moved = moved / torch.linalg.vector_norm(moved, dim=-1, keepdim=True)
     return moved[0] if times.ndim == 0 else moved
 

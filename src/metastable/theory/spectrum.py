@@ -21,9 +21,8 @@ from metastable.weights import AttentionWeights
 
 VANISHES = 1e-9
 """Delta and <e, Be> below VANISHES * ||B|| count as zero: far above the rounding of either."""
-ALIGNED = 1e-6
-"""Principal angles below this count as zero: spaces are known to a `spectral.TOLERANCE`, which is the same
-number."""
+ALIGNED = TOLERANCE
+"""Principal angles below this count as zero: spaces are known no better."""
 
 
 @dataclass(frozen=True)

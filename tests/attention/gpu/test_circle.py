@@ -7,7 +7,7 @@ import torch
 
 from attention.gpu.problems import cloud, cuda, masses, unit
 from metastable.attention.direct.dense import attend_dense
-from metastable.attention.gpu.circle import LEAST_CELLS, attend_circle_gpu, cells_for, proxies
+from metastable.attention.gpu.circle import LEAST_CELLS, attend_circle_gpu, cell_proxies, cells_for
 from metastable.attention.gpu.kernels import attend_circle
 from metastable.attention.operands import Operands
 from metastable.errors import InvalidInput
@@ -59,7 +59,7 @@ def test_proxies_keep_mass_and_moments(emulated: None) -> None:
     g = torch.Generator().manual_seed(2)
     k = cloud("uniform", 200, 2, g)
     m = masses("zeros", 200, g)
-    points, weights = proxies(k, m, 16)
+    points, weights = cell_proxies(k, m, 16)
     assert float((weights.sum() - m.sum()).abs()) <= 1e-14
     assert float((weights @ points - m @ k).abs().max()) <= 1e-14
     assert float((points.norm(dim=1) - 1).abs().max()) <= 1e-15

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metastable.attention.gpu.packing import Masses
-from metastable.attention.gpu.register_keys import FLUSH, ROWS_PER_LANE, THREADS, register_grid, register_layout
+from metastable.attention.gpu.register_keys import FLUSH, ROWS_PER_THREAD, THREADS, register_grid, register_layout
 
 DIMENSIONS = st.integers(1, 8)
 
@@ -42,7 +42,7 @@ def test_values_that_are_the_keys_stand_apart_only_with_masses(
     assert (layout.width, layout.separate) == (width, separate)
 
 
-@given(st.integers(1, 10**6), st.integers(1, 10**7), st.sampled_from(sorted(ROWS_PER_LANE.values())))
+@given(st.integers(1, 10**6), st.integers(1, 10**7), st.sampled_from(sorted(ROWS_PER_THREAD.values())))
 def test_programs_cover_rows_and_keys(n_q: int, n_k: int, rows_per_lane: int) -> None:
     rows, chunk, chunks = register_grid(n_q, n_k, rows_per_lane, 132)
     assert rows % THREADS == 0 and chunk % FLUSH == 0
@@ -52,4 +52,4 @@ def test_programs_cover_rows_and_keys(n_q: int, n_k: int, rows_per_lane: int) ->
 
 
 def test_float64_rows_take_more_registers() -> None:
-    assert ROWS_PER_LANE[torch.float64] < ROWS_PER_LANE[torch.float32]
+    assert ROWS_PER_THREAD[torch.float64] < ROWS_PER_THREAD[torch.float32]

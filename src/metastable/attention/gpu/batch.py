@@ -1,4 +1,4 @@
-"""Many small systems at once on the GPU, d and d_v <= 8: how the rows of all systems are shared out to lanes."""
+"""Many small systems at once on the GPU, d and d_v <= 8: how the rows of all systems are shared out to threads."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from metastable.attention.gpu.launch import blocks, multiprocessors
 from metastable.attention.operands import same_tensor
 
 THREADS = 64
-"""Lanes of a program."""
+"""Threads of a program."""
 REGISTERS = 32
-"""Coordinates of keys that a lane holds at once."""
+"""Coordinates of keys that a thread holds at once."""
 BUSY = 512
-"""Lanes, 16 warps of them, that keep a multiprocessor busy; more rows per lane only where these remain."""
+"""Threads, 16 warps of them, that keep a multiprocessor busy; more rows per thread only where these remain."""
 TRUSTED = 2.0**60
 """Largest float32 sum to trust, and one over the least: beside it, terms flushed at 2^-126 do not show."""
 
@@ -40,8 +40,8 @@ def attend_batch_small(
     log_partition = torch.empty(b, n_q, dtype=queries.dtype, device=queries.device)
     group = keys_at_once(n_k, max(d, d_v))
     share = rows_per_lane(b * n_q, n_q, multiprocessors(queries.device))
-    lanes = b * n_q // share
-    batch_kernel[(blocks(lanes, THREADS),)](
+    threads = b * n_q // share
+    batch_kernel[(blocks(threads, THREADS),)](
         queries.contiguous(),
         keys,
         keys if same else values.contiguous(),
@@ -49,7 +49,7 @@ def attend_batch_small(
         scale,
         mean,
         log_partition,
-        lanes,
+        threads,
         n_q,
         n_k,
         float(n_k),
@@ -70,7 +70,7 @@ def attend_batch_small(
 
 
 def keys_at_once(n_k: int, widest: int) -> int:
-    """1, 2, 4, 8 or 16: a divisor of the keys of a system, whose coordinates a lane can hold."""
+    """1, 2, 4, 8 or 16: a divisor of the keys of a system, whose coordinates a thread can hold."""
     group = math.gcd(n_k, 16)
     while group > 1 and group * widest > REGISTERS:
         group //= 2
@@ -78,6 +78,6 @@ def keys_at_once(n_k: int, widest: int) -> int:
 
 
 def rows_per_lane(rows: int, n_q: int, processors: int) -> int:
-    """4, 2 or 1: a divisor of the rows of a system that leaves every multiprocessor `BUSY` lanes."""
+    """4, 2 or 1: a divisor of the rows of a system that leaves every multiprocessor `BUSY` threads."""
     enough = BUSY * processors
     return next(share for share in (4, 2, 1) if share == 1 or (n_q % share == 0 and rows >= share * enough))

@@ -1,10 +1,10 @@
-"""The kernel for many small systems at once, d and d_v <= 8: every lane owns a few query rows of one system.
+"""The kernel for many small systems at once, d and d_v <= 8: every thread owns a few query rows of one system.
 
-A lane adds 2^{x - shift} over the keys of its system with shift = |q| |k_0|, the Cauchy-Schwarz bound where all
+A thread adds 2^{x - shift} over the keys of its system with shift = |q| |k_0|, the Cauchy-Schwarz bound where all
 keys are as long as the first. Where a sum then lies outside what is `trusted`, the program repeats with the true
 maximum of every row, so every beta is safe; in float64, whose exponentials know no infinity, it starts with that.
-Several rows per lane share the loads: all lanes of a system read the same keys, and those reads would else be the
-limit.
+Several rows per thread share the loads: all threads of a system read the same keys, and those reads would else
+be the limit.
 """
 
 # mypy: disable-error-code="assignment, attr-defined, misc, var-annotated"
@@ -152,7 +152,7 @@ def batch_kernel(
     scale: tl.tensor,
     mean_ptr: tl.tensor,
     log_ptr: tl.tensor,
-    lanes: tl.tensor,
+    threads: tl.tensor,
     n_q: tl.tensor,
     n_k: tl.tensor,
     count: tl.tensor,
@@ -168,13 +168,13 @@ def batch_kernel(
     DOUBLE: tl.constexpr,
     THREADS: tl.constexpr,
 ) -> None:
-    """mean = A/S and log Z of R rows per lane; `scale` is beta log2(e), or a pointer to one per system (SCALES)."""
-    lane = tl.program_id(0) * THREADS + tl.arange(0, THREADS)
-    inside = lane < lanes
-    lane = tl.where(inside, lane, 0)
+    """mean = A/S and log Z of R rows per thread; `scale`: beta log2(e), or a pointer to one per system (SCALES)."""
+    thread = tl.program_id(0) * THREADS + tl.arange(0, THREADS)
+    inside = thread < threads
+    thread = tl.where(inside, thread, 0)
     share = n_q // R
-    system = lane // share
-    first = system.to(tl.int64) * n_q + (lane - system * share)
+    system = thread // share
+    first = system.to(tl.int64) * n_q + (thread - system * share)
     keys = system.to(tl.int64) * n_k
     key_ptr += keys * D
     value_ptr += keys * DV

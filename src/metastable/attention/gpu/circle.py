@@ -70,7 +70,7 @@ def moments_kernel(
         tl.store(out_ptr + (cell.to(tl.int64) * PARTS + part) * P + k, tl.sum(sums[k], axis=0))
 
 
-def proxies(keys: Tensor, mass: Tensor, cells: int) -> tuple[Tensor, Tensor]:
+def cell_proxies(keys: Tensor, mass: Tensor, cells: int) -> tuple[Tensor, Tensor]:
     """(points, masses) of the proxies of all occupied cells, in float64; masses may be negative."""
     angle, order = torch.atan2(keys[:, 1].to(torch.float64), keys[:, 0].to(torch.float64)).sort()
     sorted_mass = mass.to(torch.float64)[order]
@@ -115,7 +115,7 @@ def attend_circle_gpu(
     reach = beta * math.sqrt(length)
     if 2 * reach * math.log2(math.e) > -LEAST_BITS[torch.float64]:
         raise InvalidInput(f"the circle's cells need beta max|q| <= 311 on a GPU, got {reach:g}")
-    points, weights = proxies(keys, mass, cells_for(reach))
+    points, weights = cell_proxies(keys, mass, cells_for(reach))
     queries = queries.contiguous()
     frame = frame_of(queries, points, points, weights, beta)
     return attend_small(queries, points, points, weights, frame, torch.float64)

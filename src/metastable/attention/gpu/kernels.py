@@ -200,7 +200,10 @@ def _flash(operands: Operands, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     weighted = values if equal else torch.cat([values * (mass / top)[:, None], (mass / top)[:, None]], dim=1)
     width = 8 * math.ceil(max(d, weighted.shape[1]) / 8)
     if width > LARGEST_FLASH_D:
-        raise InvalidInput(f"FlashAttention takes dimensions up to {LARGEST_FLASH_D}, got {max(d, d_v)}")
+        column = "" if equal else ", of which one holds the unequal masses"
+        raise InvalidInput(
+            f"FlashAttention takes dimensions up to {LARGEST_FLASH_D}, got {max(d, weighted.shape[1])}{column}"
+        )
     q, k, v = (
         functional.pad(x, (0, width - x.shape[1])).to(dtype)[None, None].contiguous()
         for x in (queries, keys, weighted)

@@ -1,9 +1,9 @@
-"""Kernels for direct attention with d, d_v <= 8 on ordinary registers: every lane owns query rows.
+"""Kernels for direct attention with d, d_v <= 8 on ordinary registers: every thread owns query rows.
 
     x_ij = beta log2(e) <q_i, k_j> - shift_i,      S_i = sum_j m_j 2^{x_ij},      A_i = sum_j m_j 2^{x_ij} v_j
 
-A lane keeps q_i, S_i and A_i of a few rows in registers and reads the keys, which are the same for all lanes, so
-nothing crosses lanes inside the loop: a pair costs d multiply-adds for the score, one exponential, and d_v + 1
+A thread keeps q_i, S_i and A_i of a few rows in registers and reads the keys, the same for all threads, so that
+nothing crosses threads inside the loop: a pair costs d multiply-adds for the score, one exponential, and d_v + 1
 multiply-adds for the sums. For d = 2 on an H200 the exponentials are the limit (8 of 8.8 clocks per pair), and
 replacing one in 8 or 16 of them by a polynomial was slower: the multiply-adds have no room for it.
 """

@@ -17,8 +17,8 @@ FLUSH = 256
 """Keys whose sums are collected apart before they join the others: rounding grows with these, not with n."""
 RESIDENT = 5
 """Programs that a multiprocessor runs at once, by their registers at d = 2."""
-ROWS_PER_LANE = {torch.float32: 8, torch.float64: 2}
-"""Query rows of one lane, which share the loads of the keys; in float64 they take twice the registers."""
+ROWS_PER_THREAD = {torch.float32: 8, torch.float64: 2}
+"""Query rows of one thread, which share the loads of the keys; in float64 they take twice the registers."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class RegisterKeys:
     def sums(self, queries: Tensor, given: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """(sums (chunks, d_v + 1, n_q), shifts (n_q,)) of the queries; shifts are `given`, or |q| max|k - c|."""
         n_q, d, d_v = len(queries), self.layout.d, self.layout.d_v
-        rows, chunk, chunks = self._grid(n_q, ROWS_PER_LANE[self.packed.dtype])
+        rows, chunk, chunks = self._grid(n_q, ROWS_PER_THREAD[self.packed.dtype])
         shift = given
         if self.shifted and given is None:
             shift = torch.empty(n_q, dtype=self.packed.dtype, device=queries.device)
@@ -116,7 +116,7 @@ class RegisterKeys:
         """The true maximum of every row, in bits, rounded up to a whole number as the bound is."""
         n_q = len(queries)
         # A row needs one register beside its query here, so that as many rows fit in float64, too.
-        rows, chunk, chunks = self._grid(n_q, ROWS_PER_LANE[torch.float32])
+        rows, chunk, chunks = self._grid(n_q, ROWS_PER_THREAD[torch.float32])
         best = torch.empty(chunks, n_q, dtype=self.packed.dtype, device=queries.device)
         maximum_kernel[(blocks(n_q, rows), chunks)](
             queries,

@@ -1,6 +1,12 @@
-"""Hardmax attention, the limit beta -> infinity at fixed n: every query attends its best key."""
+"""Hardmax attention, the limit beta -> infinity at fixed n: every query attends its best key.
+
+The room is callable: `metastable.attention.hardmax(...)` is its main function.
+"""
 
 from metastable.attention.hardmax.choose import hardmax
 from metastable.attention.hardmax.tiles import hardmax_tiled
+from metastable.callable_room import make_callable
 
 __all__ = ["hardmax", "hardmax_tiled"]
+
+make_callable(__name__, hardmax)

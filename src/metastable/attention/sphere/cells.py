@@ -44,7 +44,8 @@ _OFF_SPHERE = 1e-6
 _FEW_PAIRS = 400_000_000
 """Pairs, 2e4 squared, up to which the trees of the cells are not worth their cost."""
 _MOST_SHARP = 2e4
-"""Largest beta |q| for which the cells are chosen; the costs above were measured up to 1e4."""
+"""Largest beta |q| for which the cells are chosen; the costs in `cells_cost` were measured up to 1e4, and
+twice that is extrapolated."""
 
 
 def attend_sphere_cells(operands: Operands, rtol: float) -> tuple[Float[Tensor, "q 3"], Float[Tensor, "q"], float]:
