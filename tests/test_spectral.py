@@ -137,3 +137,19 @@ def test_refusals():
         dominant(torch.eye(2, dtype=torch.float64), 0.5)
     with pytest.raises(InvalidInput, match="finite entries"):
         dominant(torch.tensor([[math.inf, 0.0], [0.0, 1.0]], dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("matrix", "said"),
+    [
+        (torch.ones(2, 3), r"needs a square matrix, got an array of shape \(2, 3\)"),
+        (torch.ones(0), r"needs a square matrix, got an array of shape \(0,\)"),
+        ([[1.0, math.nan], [0.0, 1.0]], "finite entries, got an infinity or NaN"),
+        (torch.ones(2, 2) * 1j, "the matrix must be real, got complex values"),
+        ("abc", "the matrix must be an array of real numbers, got str"),
+    ],
+)
+def test_what_is_no_square_real_matrix_is_told(matrix, said):
+    with pytest.raises(InvalidInput, match=said):
+        dominant(matrix)
+    assert dominant([[2.0, 0.0], [0.0, 1.0]]).kind == "point pair"

@@ -16,6 +16,7 @@ from scipy import linalg
 from torch import Tensor
 
 from metastable.errors import InvalidInput
+from metastable.measure import as_tensor
 
 TOLERANCE = 1e-6
 """Eigenvalues whose real parts differ by less than TOLERANCE * ||A|| count as one. Rounding eps splits that of a
@@ -91,7 +92,7 @@ class Dominant:
         }
 
 
-def dominant(matrix: Float[Tensor, "d d"], tolerance: float = TOLERANCE) -> Dominant:
+def dominant(matrix: Any, tolerance: float = TOLERANCE) -> Dominant:
     """Leading eigenvalues of a real matrix through an ordered Schur form; no eigenvector is ever inverted.
 
     With A = Z [[T11, T12], [0, T22]] Z^T and T11 Y - Y T22 = -T12 the projector is Q = Z [[I, -Y], [0, 0]] Z^T,
@@ -102,11 +103,13 @@ def dominant(matrix: Float[Tensor, "d d"], tolerance: float = TOLERANCE) -> Domi
     """
     if not 0 < tolerance < 0.1:
         raise InvalidInput(f"tolerance must lie in (0, 0.1), got {tolerance}")
-    a = matrix.detach().cpu().to(torch.float64).numpy()
+    a = as_tensor(matrix, "the matrix").cpu().numpy()
+    if a.ndim != 2 or a.shape[0] != a.shape[1] or a.size == 0:
+        raise InvalidInput(f"the spectrum needs a square matrix, got an array of shape {a.shape}")
     if not np.isfinite(a).all():
         raise InvalidInput(
-            "the spectrum needs a matrix with finite entries, got an infinity or NaN: M = V B^T is beyond the "
-            "largest number; scale V or B down"
+            "the spectrum needs a matrix with finite entries, got an infinity or NaN; where M = V B^T is beyond "
+            "the largest number, scale V or B down"
         )
     d = a.shape[0]
     size = float(np.linalg.norm(a, 2))

@@ -28,3 +28,15 @@ def test_a_drift_that_fits_passes_as_it_is():
     assert checked(points, points, flow).values is points
     with pytest.raises(InvalidInput, match="the drift of Hardmax must be a tensor or a Drift, got int"):
         checked(3, points, flow)
+
+
+def test_parts_that_are_no_plain_tensors_are_told():
+    points, flow = ms.sphere.uniform(5, 3), ms.Hardmax(identity(3))
+    for wrong, said in (
+        (Drift(points.numpy()), "must consist of tensors, got ndarray"),
+        (Drift(None), "must consist of tensors, got NoneType"),
+        (Drift(points, matrix=[[1.0]]), "must consist of tensors, got list"),
+        (points.clone().requires_grad_(), "must not require gradients; compute it under torch.no_grad"),
+    ):
+        with pytest.raises(InvalidInput, match=f"the drift of Hardmax {said}"):
+            checked(wrong, points, flow)

@@ -75,3 +75,19 @@ def test_layers_are_euler_steps():
     for _ in range(12):
         x = ms.sphere.normalize(x + flow.velocity(0.0, x, rho.mass) / 12)
     assert (ms.solve(flow, rho, 1.0, method="euler", step=1 / 12).end.points - x).abs().max() < 1e-14
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [(lambda s: s.slope[:1], r"got \(1, 3\)"), (lambda s: 0.1, "got float"), (lambda s: None, "NoneType")],
+)
+def test_an_increment_that_does_not_fit_is_told(wrong, said):
+    class Wrong(FixedStep):
+        name, order = "wrong", 1
+
+        def increment(self, problem, state, t):
+            return wrong(state)
+
+    flow, rho = smooth_case()
+    with pytest.raises(SolveError, match=f"the increment of 'wrong' must be a tensor of shape .*, {said}"):
+        ms.solve(flow, rho, 0.1, method=Wrong(), step=0.05)

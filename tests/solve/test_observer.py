@@ -187,3 +187,14 @@ def test_nobody_has_to_watch():
     path = small_run(observers=(counter,))
     assert counter.count == path.provenance["statistics"]["accepted_steps"]
     assert Audience(()).end(None) is None
+
+
+def test_an_answer_of_many_numbers_is_told():
+    with pytest.raises(InvalidInput, match=r"Diary\.step must return None, True or a time, got Tensor"):
+        small_run(observers=[Diary(lambda step: torch.ones(3))])
+    assert small_run(observers=[Diary(lambda step: torch.tensor(True))]).end_time < 2.0
+
+
+def test_an_observer_given_as_progress_ends_the_run_for_the_recorder_too():
+    path = small_run(times=5, method="rk4", step=0.4, progress=Diary(lambda step: 1.3 if step.t > 1.3 else None))
+    assert path.end_time == 1.3 and path.times.tolist() == [0.0, 0.5, 1.0]

@@ -62,6 +62,11 @@ def checked(returned: object, points: Tensor, flow: object) -> Drift:
     elif not isinstance(returned, Drift):
         raise InvalidInput(f"{_whose(flow)} must be a tensor or a Drift, got {type(returned).__name__}")
     values, matrix = returned.values, returned.matrix
+    for part in (values,) if matrix is None else (values, matrix):
+        if not isinstance(part, Tensor):
+            raise InvalidInput(f"{_whose(flow)} must consist of tensors, got {type(part).__name__}")
+        if part.requires_grad:
+            raise InvalidInput(f"{_whose(flow)} must not require gradients; compute it under torch.no_grad()")
     if matrix is None:
         shape = values.shape
     elif values.ndim == matrix.ndim == 2 and values.shape[1] == matrix.shape[0]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.errors import SolveError
 from metastable.solve.problem import Problem, State, Step, cubic_hermite, next_time, require_finite
 from metastable.solve.stepper import Stepper
 
@@ -35,7 +36,14 @@ class FixedStep(Stepper):
         """One step of the fixed size."""
         assert problem.step is not None
         t = next_time(state.t, problem.step, limit)
-        points = problem.retract(state.points + self.increment(problem, state, t))
+        increment = self.increment(problem, state, t)
+        if not isinstance(increment, Tensor) or increment.shape != state.points.shape:
+            given = tuple(increment.shape) if isinstance(increment, Tensor) else type(increment).__name__
+            raise SolveError(
+                f"the increment of {self.name!r} must be a tensor of shape {tuple(state.points.shape)}, like the "
+                f"tokens, got {given}"
+            )
+        points = problem.retract(state.points + increment)
         require_finite(points, t, self.name)
         slope = self.slope(problem, t, points)
         end = replace(state, t=t, points=points, slope=slope, accepted=state.accepted + 1)

@@ -92,9 +92,14 @@ def check_observer(observer: Any, name: str) -> None:
         raise InvalidInput(f"{name} must have the methods begin, step and end of an Observer, got {given}")
 
 
+def _single(answer: Any) -> bool:
+    """Whether an array or a tensor holds one number."""
+    return (answer.numel() if hasattr(answer, "numel") else answer.size) == 1
+
+
 def _stop(answer: Any, step: Step, observer: Observer) -> float | None:
     """The time at which an observer ends the run, if its answer says so."""
-    value = answer.item() if hasattr(answer, "item") else answer
+    value = answer.item() if getattr(answer, "size", None) is not None and _single(answer) else answer
     if isinstance(value, bool):
         return step.t if value else None
     who = type(observer).__name__

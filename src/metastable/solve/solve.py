@@ -146,7 +146,7 @@ def solve(
     if isinstance(frames, OnDisk):
         keepers.append(Checkpoints(checkpoint, frames.checkpoint, checkpoint_every))
     watching = (watch,) if watch.events else ()
-    audience = Audience((*watching, *guests, *keepers, *progress_observers(progress)))
+    audience = Audience((*watching, *guests, *progress_observers(progress), *keepers))
     try:
         audience.begin(Run(flow, rho.mass, state, t, tuple(kept), stepper.name))
         for made in steps(problem, stepper, state, t, max_steps):

@@ -33,7 +33,14 @@ def steps(
                 f"max_steps = {max_steps} steps ended at t = {step.t:.6g} of {t_end:g}; raise "
                 "max_steps, or the tolerances"
             )
-        return stepper.advance(problem, step.end, target)
+        made = stepper.advance(problem, step.end, target)
+        if not isinstance(made, Step) or not step.t < made.t <= target:
+            given = f"one to t = {made.t:.6g}" if isinstance(made, Step) else type(made).__name__
+            raise SolveError(
+                f"the method {stepper.name!r} must make a Step from t = {step.t:.6g} to at most {target:.6g}, "
+                f"got {given}"
+            )
+        return made
 
     return march(advance, Step.at_rest(state), knots[1:], enter)
 

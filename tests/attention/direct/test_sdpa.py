@@ -32,3 +32,10 @@ def test_private_interface_of_torch_still_returns_the_log_partition():
     scores = 2.0 * q[0, 0] @ k[0, 0].T
     torch.testing.assert_close(mean[0, 0], torch.softmax(scores, dim=1) @ v[0, 0])
     torch.testing.assert_close(log_partition.reshape(-1), torch.logsumexp(scores, dim=1))
+
+
+def test_no_queries_have_no_attention():
+    """The operator behind it divides by their number, which ends the process."""
+    x = tokens(7, 5, "uniform", 0)
+    found = SDPA(Operands(x[:0], x, x, torch.ones(7, dtype=torch.float64), 1.0))
+    assert found.mean.shape == (0, 5) and found.log_partition.shape == (0,)

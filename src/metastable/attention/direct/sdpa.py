@@ -18,6 +18,8 @@ def attend_sdpa(operands: Operands) -> tuple[Tensor, Tensor]:
     """(mean, log Z) of `attend` by torch's flash attention (4-D, one head); O(n d) memory."""
     operands.require_cpu("sdpa")
     queries, keys, values, mass = operands.queries, operands.keys, operands.values, operands.mass
+    if len(queries) == 0:  # which the operator divides by
+        return queries.new_empty(0, values.shape[1]), queries.new_empty(0)
     kept = mass > 0
     if not bool(kept.all()):
         keys, values, mass = keys[kept], values[kept], mass[kept]
