@@ -79,7 +79,7 @@ def test_layers_are_euler_steps():
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [(lambda s: s.slope[:1], r"got \(1, 3\)"), (lambda s: 0.1, "got float"), (lambda s: None, "NoneType")],
+    [(lambda s: s.slope[:1], r"got \(1, 3\)"), (lambda s: 0.1, "got float"), (lambda s: None, "got NoneType")],
 )
 def test_an_increment_that_does_not_fit_is_told(wrong, said):
     class Wrong(FixedStep):
