@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
@@ -92,14 +93,10 @@ def check_observer(observer: Any, name: str) -> None:
         raise InvalidInput(f"{name} must have the methods begin, step and end of an Observer, got {given}")
 
 
-def _single(answer: Any) -> bool:
-    """Whether an array or a tensor holds one number."""
-    return (answer.numel() if hasattr(answer, "numel") else answer.size) == 1
-
-
 def _stop(answer: Any, step: Step, observer: Observer) -> float | None:
     """The time at which an observer ends the run, if its answer says so."""
-    value = answer.item() if getattr(answer, "size", None) is not None and _single(answer) else answer
+    single = isinstance(answer, Tensor | np.ndarray | np.generic) and np.prod(answer.shape) == 1
+    value = answer.item() if single else answer
     if isinstance(value, bool):
         return step.t if value else None
     who = type(observer).__name__

@@ -75,3 +75,14 @@ def check(got: tuple[Tensor, Tensor], case: tuple[Tensor, ...], beta: float, tol
     assert error <= allowed, f"mean off by {error:.2e}, allowed {allowed:.2e}"
     slack = (tolerance + reference) * (1 + log_partition.abs())
     assert bool(((got[1].double() - log_partition).abs() <= slack).all())
+
+
+def rounding_error(queries: Tensor, keys: Tensor, beta: float, precision: torch.dtype = torch.float32) -> float:
+    """A-priori bound on the relative error of one softmax weight: eps (d + 4) (1 + beta max|q| max|k - c|).
+
+    c is the centre of the keys. The error of the mean is at most this times the diameter of the values that carry
+    weight, and usually far less, because the errors of many keys average out.
+    """
+    radius = torch.linalg.vector_norm(keys - keys.mean(dim=0), dim=1).max()
+    reach = beta * float(torch.linalg.vector_norm(queries, dim=1).max() * radius)
+    return torch.finfo(precision).eps * (keys.shape[1] + 4) * (1 + reach)

@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from attention.gpu.problems import BETAS, CLOUDS, MASSES, check, cuda, problem, unit
+from attention.gpu.problems import BETAS, CLOUDS, MASSES, check, cuda, problem, rounding_error, unit
 from metastable.attention.gpu.frame import Frame, frame_of
-from metastable.attention.gpu.kernels import attend_gpu_float64, attend_triton, rounding_error
+from metastable.attention.gpu.kernels import attend_gpu_float64, attend_triton
 from metastable.attention.gpu.packing import Masses
 from metastable.attention.gpu.register_keys import RegisterKeys
 from metastable.attention.gpu.small import attend_small, fastest_kernels, packing_of

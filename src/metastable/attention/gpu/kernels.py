@@ -1,7 +1,7 @@
 """Softmax attention on CUDA: the named kernels of the room for tensors on a GPU, and `attend_batch`.
 
     'triton'       float32 accuracy: registers for d <= 2, float16 and TF32 pairs on tensor cores above (relative
-                   error about 1e-6, plus the rounding of the scores, see `rounding_error`)
+                   error about 1e-6, plus the rounding of the scores)
     'gpu_float64'  float64 accuracy at all d
     'circle_gpu'   keys on the circle gathered into cells: relative error 1e-10 up to beta max|q| = 311, n = 1e8
     'flash_bf16', 'flash_fp16'  torch's FlashAttention in half precision: three or four digits, by choice only
@@ -161,17 +161,6 @@ def attend_batch(
         keys.transpose(1, 2),
     )
     return torch.softmax(scores, dim=2) @ v, torch.logsumexp(scores, dim=2)
-
-
-def rounding_error(queries: Tensor, keys: Tensor, beta: float, precision: torch.dtype = torch.float32) -> float:
-    """A-priori bound on the relative error of one softmax weight: eps (d + 4) (1 + beta max|q| max|k - c|).
-
-    c is the centre of the keys. The error of the mean is at most this times the diameter of the values that carry
-    weight, and usually far less, because the errors of many keys average out.
-    """
-    radius = torch.linalg.vector_norm(keys - keys.mean(dim=0), dim=1).max()
-    reach = beta * float(torch.linalg.vector_norm(queries, dim=1).max() * radius)
-    return torch.finfo(precision).eps * (keys.shape[1] + 4) * (1 + reach)
 
 
 def attend_in_precision(operands: Operands, precision: torch.dtype) -> tuple[Tensor, Tensor]:
