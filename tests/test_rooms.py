@@ -11,9 +11,9 @@ PACKAGE = Path(__file__).parents[1] / "src" / "metastable"
 TESTS = Path(__file__).parent
 
 ROOMS = (
-    "_version", "errors", "callable_room", "threads", "rowwise", "sphere", "measure", "weights", "readers",
-    "spectral", "attention", "flows", "solve", "meanfield", "observe", "transport", "theory", "drawing", "papers",
-    "encoders", "audit", "cli",
+    "_version", "errors", "arguments", "callable_room", "threads", "rowwise", "sphere", "measure", "weights",
+    "readers", "spectral", "attention", "flows", "solve", "meanfield", "observe", "transport", "theory", "drawing",
+    "papers", "encoders", "audit", "cli",
 )  # fmt: skip
 """In import order: a room imports only from rooms before it."""
 

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.arguments import flag, shown
 from metastable.errors import InvalidInput
 
 
@@ -28,14 +29,22 @@ def as_tensor(values: Any, name: str, dtype: torch.dtype | None = None) -> Tenso
         return moved.clone() if moved.data_ptr() == values.data_ptr() else moved  # as for numpy, below
     try:
         array = np.asarray(values)
+        if array.dtype.kind in "SUmM":  # numpy reads a text as the number that it spells
+            raise TypeError
         if np.iscomplexobj(array):
             raise InvalidInput(f"{name} must be real, got complex values")
         array = np.array(array, dtype=np.float64)  # a copy: what is validated cannot change behind our back
-    except (TypeError, ValueError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        raise InvalidInput(f"{name} must be an array of real numbers, got {type(values).__name__}") from error
+    except InvalidInput:
+        raise
+    except Exception as error:  # whatever a stranger's object raises on its way into an array
+        raise InvalidInput(f"{name} must be an array of real numbers, got {shown(values)}") from error
     return torch.from_numpy(array).to(dtype or torch.float64)
+
+
+def check_dtype(dtype: Any) -> None:
+    """Refuse a precision other than single and double, and None for what there is."""
+    if not (dtype is None or dtype is torch.float32 or dtype is torch.float64):
+        raise InvalidInput(f"dtype must be torch.float32 or torch.float64, got {shown(dtype)}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +70,8 @@ class Measure:
     def __init__(
         self, points: Any, mass: Any = None, *, sphere: bool = True, dtype: torch.dtype | None = None
     ) -> None:
-        if dtype not in (None, torch.float32, torch.float64):
-            raise InvalidInput(f"dtype must be torch.float32 or torch.float64, got {dtype}")
+        check_dtype(dtype)
+        sphere = flag(sphere, "sphere")
         x = as_tensor(points, "points", dtype)
         if x.ndim != 2:
             raise InvalidInput(f"points must have shape (n, d), got shape {tuple(x.shape)}")
