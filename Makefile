@@ -8,7 +8,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Where torch comes from; empty: from where pip looks by default, which on some machines is a build with CUDA.
 TORCH_INDEX ?=
 
-.PHONY: setup demo test test-slow lint bench clean
+.PHONY: setup demo test test-slow fuzz lint bench clean
 
 setup: $(STAMP)
 
@@ -29,6 +29,10 @@ test: setup lint
 test-slow: setup
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m slow
 
+# 10^5 malformed calls and 10^4 comparisons with references; goes on where it stopped. FUZZ="--minutes 5" bounds it.
+fuzz: setup
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m fuzz.run $(FUZZ)
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -38,4 +42,4 @@ bench: setup
 	$(BIN)/metastable bench
 
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .fuzz

@@ -1,0 +1,1 @@
+"""Random cases, one module per room: `make fuzz` runs them all."""
