@@ -82,3 +82,58 @@ def test_scores_without_digits_are_refused() -> None:
     ):
         attend(x, x, beta=1e20)
     assert bool(torch.isfinite(attend(x, x, beta=1e12).mean).all())
+
+
+def test_float32_tokens_without_digits_are_computed_in_double_where_a_tolerance_asks_for_it() -> None:
+    x = sphere.uniform(300, 2, seed=3).float()
+    with pytest.raises(InvalidInput, match="no digits left in float32"):
+        attend(x, x, beta=1e9)
+    exact = attend(x.double(), x.double(), beta=1e9)
+    found = attend(x, x, beta=1e9, rtol=1e-3)
+    assert float((found.mean.double() - exact.mean).norm(dim=1).max()) <= 1e-6
+
+
+@pytest.mark.parametrize("kernel", ["auto", "fused", "dense"])
+def test_masses_that_float32_cannot_hold_are_not_rounded_away(kernel) -> None:
+    """float64 masses of float32 tokens: 1e-300 is not zero, 1e300 not infinite."""
+    keys = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
+    for mass in ([1.0, 1e-300], [1e300, 1.0], [1e300, 1e-8]):
+        found = attend(keys[1:], keys, mass, beta=500.0, kernel=kernel)
+        assert found.mean.dtype == torch.float32
+        assert found.mean[0, 0].item() == pytest.approx(-1.0)
+        assert found.log_partition[0].item() == pytest.approx(500.0 + np.log(mass[1]), rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"kernel": ["a"]},
+        {"kernel": None},
+        {"kernel": np.zeros(3)},
+        {"kernel": b"auto"},
+        *(
+            {name: value}
+            for name in ("beta", "rtol")
+            for value in (np.ones(2), [1.0], {}, 1j, "1", b"", 10**400, True)
+        ),
+        {"beta": None},
+        {"beta": torch.ones(1)},
+        {"rtol": np.nan},
+        {"queries": None},
+        {"queries": [[1.0], [2.0, 3.0]]},
+        {"queries": {}},
+        {"keys": object()},
+        {"keys": torch.ones(2, 2, dtype=torch.complex64)},
+        {"keys": np.zeros((2, 0)), "queries": np.zeros((2, 0))},
+        {"values": "abc"},
+        {"values": np.zeros((2, 0))},
+        {"mass": "heavy"},
+        {"mass": [[1.0, 1.0]]},
+        {"mass": [1.0, 10**400]},
+        {"queries": [[1e200, 0.0]], "keys": [[1e200, 0.0], [1.0, 1.0]]},
+    ],
+)
+def test_nonsense_ends_in_one_short_sentence(arguments) -> None:
+    with pytest.raises(InvalidInput) as refusal:
+        attend(**({"queries": X, "keys": X} | arguments))
+    assert len(str(refusal.value)) < 200 and "\n" not in str(refusal.value)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import FrozenInstanceError
+from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
 import pytest
@@ -35,7 +35,9 @@ def test_lengths_and_what_rounding_does_to_scores():
     assert asked.squared_queries == (4.0, 100.0) and asked.squared_keys == (1.0, 25.0)
     assert asked.sharpness == 30.0
     assert asked.pairs == 4
-    assert asked.rounding(torch.float32) == 2 * 2.0**-23 * (4 + 3.0 * 10.0 * 5.0)
+    assert asked.largest_score == 3.0 * 10.0 * 5.0
+    scores = (3 + 2**0.5) * asked.largest_score
+    assert asked.rounding(torch.float32) == pytest.approx(2.0**-23 * (8 + scores + np.log(2)), rel=1e-12)
     assert not asked.keys_on_sphere
     assert of(tokens(100, 3, "uniform", 1)).keys_on_sphere
     assert not of(tokens(100, 3, "uniform", 1) * (1 + 1e-12)).keys_on_sphere
@@ -107,3 +109,17 @@ def test_operands_are_frozen_and_refuse_another_device():
         asked.beta = 1.0
     with pytest.raises(InvalidInput, match='kernel="fused" runs on the CPU, got tensors on meta'):
         of(torch.empty(2, 2, device="meta")).require_cpu("fused")
+
+
+def test_what_is_known_of_the_masses():
+    """Zero masses are left out, and their logarithms survive where a quotient underflows."""
+    x = tokens(5, 3, "uniform", 0)
+    asked = Operands(x, x, x, torch.tensor([1e300, 0.0, 1e-300, 2.0, 0.0], dtype=torch.float64), 2.0)
+    assert asked.masses == (1e-300, 1e300, pytest.approx(1e300))
+    assert asked.log_mass_ratio == pytest.approx(600 * np.log(10))
+    np.testing.assert_allclose(asked.log_shares[[0, 2]], [0.0, -600 * np.log(10)], rtol=1e-14)
+    assert asked.seen.mass.tolist() == [1e300, 1e-300, 2.0]
+    assert asked.seen.values is asked.seen.keys and torch.equal(asked.seen.keys, x[[0, 2, 3]])
+    assert asked.seen.seen is asked.seen
+    other = replace(asked, values=2 * x).seen
+    assert torch.equal(other.values, 2 * other.keys)

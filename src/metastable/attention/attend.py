@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.kernel import Attended
+from metastable.arguments import choice, number, shown
+from metastable.attention.kernel import Attended, check_rtol
 from metastable.attention.lengths import all_finite
 from metastable.attention.operands import Operands
 from metastable.attention.select import KERNELS, select
@@ -52,27 +53,31 @@ def attend(
         )
     if v.shape[0] != k.shape[0]:
         raise InvalidInput(f"there are {k.shape[0]} keys but {v.shape[0]} values")
-    if k.shape[0] == 0:
-        raise InvalidInput("attention needs at least one key, got none")
+    if k.shape[0] == 0 or k.shape[1] == 0 or v.shape[1] == 0:
+        raise InvalidInput(
+            f"attention needs at least one key of one dimension, got keys of shape {tuple(k.shape)} and values "
+            f"of shape {tuple(v.shape)}"
+        )
     if not q.device == k.device == v.device:
         raise InvalidInput(
             f"queries, keys and values must be on one device, got {q.device}, {k.device} and {v.device}"
         )
+    beta = _inverse_temperature(beta)
+    check_kernel(kernel, rtol)
     dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), v.dtype)
     same = v is k
     q, k = q.to(dtype), k.to(dtype)
     v = k if same else v.to(dtype)
     m = key_mass(mass, k)
-    check_beta(beta)
-    check_rtol(rtol)
     if not all(all_finite(x) for x in ((q, k) if same else (q, k, v))):
         raise InvalidInput("queries, keys and values must be finite, got a NaN or infinity")
-    operands = Operands(q, k, v, m, float(beta))
-    if beta > 1e6 and (lost := operands.rounding(dtype)) > 1:
-        raise InvalidInput(
-            f"scores up to beta |q| |k| = {lost / (2 * torch.finfo(dtype).eps):.3g} have no digits left in "
-            f"{str(dtype).removeprefix('torch.')}; use hardmax, or a smaller beta than {beta:g}"
-        )
+    operands = Operands(q, k, v, m, beta).seen
+    _require_digits(operands, torch.float64 if kernel == "auto" and rtol is not None else dtype)
+    if m.dtype != dtype:
+        least, largest, _ = operands.masses
+        if not torch.finfo(dtype).tiny <= least <= largest <= torch.finfo(dtype).max:
+            return _in_double(operands.double(), kernel, rtol, dtype)
+        operands = replace(operands, mass=operands.mass.to(dtype))
     return attend_operands(operands, kernel, rtol)
 
 
@@ -93,52 +98,55 @@ def attend_unchecked(
 def attend_operands(operands: Operands, kernel: str, rtol: float | None) -> Attended:
     """Attention by the kernel of that name, or by the one that is chosen where the name is "auto"."""
     if kernel != "auto":
-        if kernel not in KERNELS:
-            check_kernel(kernel, rtol)
-        return KERNELS[kernel](operands, rtol)
-    dtype = operands.queries.dtype
-    if rtol is not None and dtype != torch.float64 and operands.rounding(dtype) > rtol:
-        return _in_double(operands, rtol)
-    found = select(operands, rtol)(operands, rtol)
-    if rtol is None or found.error is None or found.error <= rtol:
+        return KERNELS[kernel].compute(operands, rtol)
+    chosen, dtype = select(operands, rtol), operands.queries.dtype
+    if rtol is None:
+        return chosen.compute(operands, None)
+    if dtype != torch.float64 and chosen.rounding(operands) > rtol:
+        return _in_double(operands.double(), "auto", rtol, dtype)
+    found = chosen.compute(operands, rtol)
+    if found.error is None or found.error <= rtol:
         return found
-    return select(operands, None)(operands)
+    return select(operands, None).compute(operands, None)
 
 
-def _in_double(operands: Operands, rtol: float) -> Attended:
+def _in_double(operands: Operands, kernel: str, rtol: float | None, dtype: torch.dtype) -> Attended:
     """Computed in float64 and returned in the precision of the tokens, which rounds the results once."""
-    found = attend_operands(operands.double(), "auto", rtol)
-    dtype = operands.queries.dtype
-    largest = float(found.log_partition.abs().max()) if len(operands.queries) else 0.0
-    error = (found.error or 0.0) + torch.finfo(dtype).eps * (1 + largest)
+    found = attend_operands(operands, kernel, rtol)
+    error = None
+    if rtol is not None:
+        largest = float(found.log_partition.abs().max()) if len(operands.queries) else 0.0
+        stated = KERNELS[found.kernel].rounding(operands) if found.error is None else found.error
+        error = stated + torch.finfo(dtype).eps * (1 + largest)
     return Attended(found.mean.to(dtype), found.log_partition.to(dtype), kernel=found.kernel, error=error)
 
 
-def check_rtol(rtol: float | None) -> None:
-    """Refuse a relative tolerance that is not None or in (0, 1)."""
-    try:
-        ok = rtol is None or 0 < rtol < 1
-    except TypeError:
-        ok = False
-    if not ok:
-        raise InvalidInput(f"rtol must be None or lie between 0 and 1, got {rtol!r}")
+def _require_digits(operands: Operands, dtype: torch.dtype) -> None:
+    """Refuse scores that have no digits after the point in that precision: what is lost of them exceeds one."""
+    if not 2 * torch.finfo(dtype).eps * operands.largest_score <= 1:
+        raise InvalidInput(
+            f"scores up to beta |q| |k| = {operands.largest_score:.3g} have no digits left in "
+            f"{str(dtype).removeprefix('torch.')}; use hardmax, or a smaller beta than {operands.beta:g}"
+        )
 
 
-def check_kernel(kernel: str, rtol: float | None) -> None:
+def check_kernel(kernel: Any, rtol: Any) -> None:
     """Refuse an unknown kernel's name or a tolerance out of range."""
     check_rtol(rtol)
-    if kernel != "auto" and kernel not in KERNELS:
-        raise InvalidInput(f"unknown kernel {kernel!r}; choose from auto, {', '.join(sorted(KERNELS))}")
+    if not (isinstance(kernel, str) and (kernel == "auto" or kernel in KERNELS)):
+        choice(kernel, "kernel", ("auto", *sorted(KERNELS)))
 
 
-def check_beta(beta: float) -> None:
+def check_beta(beta: Any) -> None:
     """Refuse an inverse temperature that is not finite and >= 0."""
+    _inverse_temperature(beta)
+
+
+def _inverse_temperature(beta: Any) -> float:
     try:
-        ok = math.isfinite(beta) and beta >= 0
-    except TypeError:
-        ok = False
-    if not ok:
-        raise InvalidInput(f"beta must be finite and >= 0, got {beta!r}")
+        return number(beta, "beta", least=0)
+    except InvalidInput:
+        raise InvalidInput(f"beta must be finite and >= 0, got {shown(beta)}") from None
 
 
 def as_floating(values: Any, name: str) -> Tensor:
@@ -155,11 +163,11 @@ def as_floating(values: Any, name: str) -> Tensor:
 
 
 def key_mass(mass: Any, keys: Tensor) -> Tensor:
-    """Masses (n_k,) of the keys, validated; None means 1/n_k each."""
+    """Masses (n_k,) of the keys in their own precision, validated; None means 1/n_k each."""
     n = keys.shape[0]
     if mass is None:
         return torch.full((n,), 1.0 / n, dtype=keys.dtype, device=keys.device)
-    m = as_floating(mass, "mass").to(dtype=keys.dtype, device=keys.device)
+    m = as_floating(mass, "mass").to(device=keys.device)
     if m.shape != (n,):
         raise InvalidInput(f"mass must have shape ({n},) to match the keys, got {tuple(m.shape)}")
     if not all_finite(m) or not bool(m.min() >= 0) or not bool(m.max() > 0):

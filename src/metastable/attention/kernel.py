@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.arguments import flag, function, instance, integer, number, sequence, shown
 from metastable.attention.operands import Operands
 from metastable.errors import InvalidInput
 
@@ -26,9 +28,27 @@ LEAST_RTOL = 1e-11
 """Below this tolerance only kernels over all pairs are chosen: rounding, which interpolation multiplies by some
 hundreds, would take what the others have left."""
 
+MOST_MASS_RATIO = 1e150
+"""Largest ratio of masses for cells and grids, whose proxies multiply weights by masses: weights down to 2^-1000
+are kept, and beside the square root of that nothing below it shows."""
+
 HALF = (torch.bfloat16, torch.float16)
 CPU = frozenset({"cpu"})
 CUDA = frozenset({"cuda"})
+
+
+def check_rtol(rtol: Any, name: str = "rtol") -> None:
+    """Refuse a relative tolerance that is not None or in (0, 1)."""
+    try:
+        if rtol is not None:
+            number(rtol, name, above=0, below=1)
+    except InvalidInput:
+        raise InvalidInput(f"{name} must be None or lie between 0 and 1, got {shown(rtol)}") from None
+
+
+def check_operands(operands: Any) -> None:
+    """Refuse what are no operands of attention."""
+    instance(operands, "operands", Operands, "Operands (queries, keys, values, mass, beta)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +59,22 @@ class Attended:
     log_partition: Float[Tensor, "q"]
     kernel: str
     error: float | None = None
-    """Estimate of the largest error of a row, relative to the longest value and to Z; None where a kernel keeps all
-    digits of float64, or of float32 when no tolerance was asked for."""
+    """Bound of the largest error of a row, relative to the longest value and to Z; None where a kernel keeps all
+    digits of float64, or of float32 when no tolerance was asked for: `Kernel.rounding` bounds what is left."""
+
+    def __post_init__(self) -> None:
+        for name, tensor in (("mean", self.mean), ("log_partition", self.log_partition)):
+            if not isinstance(tensor, Tensor):
+                raise InvalidInput(f"{name} must be a tensor, got {shown(tensor)}")
+        if not isinstance(self.kernel, str):
+            raise InvalidInput(f"kernel must be a name, got {shown(self.kernel)}")
+        if not (self.error is None or isinstance(self.error, float)):
+            raise InvalidInput(f"error must be None or a number, got {shown(self.error)}")
+
+
+def in_any_order(n_k: int, _columns: int) -> float:
+    """n_k: whatever the order of a sum, no term takes part in more additions."""
+    return float(n_k)
 
 
 def one_per_pair(operands: Operands, _rtol: float) -> float:
@@ -72,6 +106,15 @@ class Kernel:
     """Largest d and d_v; None: any."""
     most_pairs: int | None = None
     """Pairs n_q n_k above which the next kernel of the table that can do the same is faster; None: never."""
+    most_keys: int | None = None
+    """Keys above which its sums lose digits that the next kernel of the table keeps; None: never."""
+    additions: Callable[[int, int], float] = in_any_order
+    """(n_k, d + d_v) -> additions in float32 that one term of a sum takes part in, where it does not compute in
+    float64: each rounds."""
+    most_sharp: float | None = None
+    """Largest beta max|q| that it resolves; None: any."""
+    most_mass_ratio: float | None = None
+    """Largest max m / min m that it can tell apart; None: any."""
     other_values: bool = True
     """Whether values may be other than the keys."""
     other_lengths: bool = True
@@ -84,8 +127,31 @@ class Kernel:
     """(operands, rtol) -> forecast, infinite where it cannot pay. Compared among kernels of one device only:
     nanoseconds of one core on the CPU, pairs in float64 on CUDA."""
 
+    def __post_init__(self) -> None:
+        instance(self.name, "name", str, "a text")
+        for name in ("function", "additions", "available", "cost"):
+            function(getattr(self, name), name)
+        for name in ("dimension", "most_columns", "most_pairs", "most_keys"):
+            if getattr(self, name) is not None:
+                integer(getattr(self, name), name, least=1)
+        for name in ("most_sharp", "most_mass_ratio"):
+            if getattr(self, name) is not None:
+                number(getattr(self, name), name, above=0)
+        check_rtol(self.least_rtol, "least_rtol")
+        if self.precision is not None:
+            instance(self.precision, "precision", torch.dtype, "a torch.dtype")
+        for name in ("other_values", "other_lengths"):
+            flag(getattr(self, name), name)
+        for name, kind in (("devices", str), ("masks", str), ("dtypes", torch.dtype)):
+            held = getattr(self, name)
+            if held is not None or name != "devices":
+                instance(held, name, frozenset, "a frozenset")
+                sequence(held, name, kind, kind.__name__)
+
     def can(self, operands: Operands, rtol: float | None = None) -> bool:
         """Whether it computes these operands with all the digits of their precision, or to that tolerance."""
+        check_operands(operands)
+        check_rtol(rtol)
         d, d_v, dtype = operands.queries.size(1), operands.values.size(1), operands.queries.dtype
         return (
             (self.devices is None or operands.device in self.devices)
@@ -98,22 +164,56 @@ class Kernel:
             and self.available()
             and (self.other_values or operands.values_are_keys)
             and (self.other_lengths or operands.keys_on_sphere)
+            and (self.most_sharp is None or operands.sharpness <= self.most_sharp)
+            and (self.most_mass_ratio is None or operands.log_mass_ratio <= math.log(self.most_mass_ratio))
         )
 
     def __call__(self, operands: Operands, rtol: float | None = None) -> Attended:
         """Attention of the operands; refuses in a sentence what it cannot do."""
+        check_operands(operands)
+        check_rtol(rtol)
+        return self.compute(operands, rtol)
+
+    def compute(self, operands: Operands, rtol: float | None) -> Attended:
+        """`__call__` without a look at its arguments."""
         if operands.mask is not None and operands.mask not in self.masks:
             raise InvalidInput(f'kernel="{self.name}" knows no mask {operands.mask!r}')
         if self.least_rtol is not None:
+            if self.devices == CPU:
+                operands.require_cpu(self.name)
+            operands = operands.seen
+            self._require_range(operands)
             wanted = DEFAULT_RTOL if rtol is None else rtol
             mean, log_partition, stated = cast(StatedError, self.function)(operands, wanted)
             return Attended(mean, log_partition, kernel=self.name, error=stated)
         mean, log_partition = cast(AllDigits, self.function)(operands)
-        return Attended(mean, log_partition, kernel=self.name, error=self._rounding(operands, rtol))
-
-    def _rounding(self, operands: Operands, rtol: float | None) -> float | None:
-        """The error that rounding causes, where it is asked for or the kernel rounds more than its input is."""
-        if self.precision in HALF:
-            return operands.rounding(self.precision)
         dtype = operands.queries.dtype
-        return operands.rounding(dtype) if rtol is not None and dtype != torch.float64 else None
+        stated = self._computed_in(dtype) != dtype or (rtol is not None and dtype != torch.float64)
+        return Attended(mean, log_partition, kernel=self.name, error=self.rounding(operands) if stated else None)
+
+    def rounding(self, operands: Operands) -> float:
+        """What rounding in the precision of the kernel does at most, relative to the longest value and to Z."""
+        check_operands(operands)
+        dtype, n_k = self._computed_in(operands.queries.dtype), operands.keys.size(0)
+        sums = 0.0
+        if dtype != torch.float64:
+            additions = self.additions(n_k, operands.keys.size(1) + operands.values.size(1))
+            sums = torch.finfo(torch.float32).eps * additions
+        return operands.rounding(dtype) + sums + torch.finfo(torch.float64).eps * in_any_order(n_k, 0)
+
+    def _computed_in(self, dtype: torch.dtype) -> torch.dtype:
+        """The coarser one of the precisions of the kernel and of the tensors."""
+        return max(self.precision or dtype, dtype, key=lambda precision: torch.finfo(precision).eps)
+
+    def _require_range(self, operands: Operands) -> None:
+        """Refuse what it does not resolve, where the choice of a kernel would not have taken it."""
+        if self.most_sharp is not None and operands.sharpness > self.most_sharp:
+            raise InvalidInput(
+                f'kernel="{self.name}" resolves beta max|q| up to {self.most_sharp:g}, got '
+                f"{operands.sharpness:.3g}; use kernel='auto'"
+            )
+        if self.most_mass_ratio is not None and operands.log_mass_ratio > math.log(self.most_mass_ratio):
+            raise InvalidInput(
+                f'kernel="{self.name}" takes masses whose ratios are up to {self.most_mass_ratio:g}, got '
+                f"10^{operands.log_mass_ratio / math.log(10):.0f}; use kernel='auto'"
+            )

@@ -28,6 +28,14 @@ class Arrays(NamedTuple):
     mass: np.ndarray
 
 
+class Masses(NamedTuple):
+    """What kernels must know of the masses: the least positive one, the largest, and their sum."""
+
+    least: float
+    largest: float
+    total: float
+
+
 @dataclass(frozen=True, eq=False)
 class Operands:
     """m_i = sum_j m_j e^{beta <q_i, k_j>} v_j / Z_i: the q, k, v, m and beta of one call, checked before.
@@ -80,6 +88,40 @@ class Operands:
         least, most = self.squared_keys
         return max(1.0 - least, most - 1.0) <= 128 * torch.finfo(self.keys.dtype).eps
 
+    @cached_property
+    def masses(self) -> Masses:
+        """Of the keys that have one."""
+        if self.mass.is_cpu:
+            m = self.mass.numpy()
+            least, largest = float(m.min()), float(m.max())
+            if least <= 0.0:
+                least = float(m.min(initial=math.inf, where=m > 0.0))
+            return Masses(least, largest, float(m.sum(dtype=np.float64)))
+        mass = self.mass.double()
+        found = torch.stack([torch.where(mass > 0, mass, math.inf).min(), mass.max(), mass.sum()])
+        return Masses(*found.tolist())
+
+    @property
+    def log_mass_ratio(self) -> float:
+        """log(max m / min m) of the masses that are not zero."""
+        return math.log(self.masses.largest) - math.log(self.masses.least)
+
+    @property
+    def log_shares(self) -> Float[Tensor, "k"]:
+        """log(m_j / max m), of any masses: a quotient could underflow."""
+        m = self.mass.double()
+        return (torch.log(m) - torch.log(m.max())).to(self.mass.dtype)
+
+    @cached_property
+    def seen(self) -> Operands:
+        """Without the keys of mass zero, which nobody sees."""
+        kept = self.mass > 0
+        if bool(kept.all()):
+            return self
+        keys = self.keys[kept]
+        values = keys if self.values_are_keys else self.values[kept]
+        return replace(self, keys=keys, values=values, mass=self.mass[kept])
+
     @property
     def arrays(self) -> Arrays:
         """The tensors for compiled code on the CPU; views wherever they can be."""
@@ -87,10 +129,19 @@ class Operands:
         values = keys if self.values is self.keys else contiguous(self.values)
         return Arrays(contiguous(self.queries), keys, values, contiguous(self.mass))
 
+    @property
+    def largest_score(self) -> float:
+        """beta max|q| max|k|: no score is larger."""
+        return self.beta * math.sqrt(self.squared_queries[1] * self.squared_keys[1])
+
     def rounding(self, dtype: torch.dtype) -> float:
-        """2 eps (4 + beta max|q| max|k|): what rounding in that precision does to scores, weights and sums."""
-        longest = math.sqrt(self.squared_queries[1] * self.squared_keys[1])
-        return 2 * torch.finfo(dtype).eps * (4 + self.beta * longest)
+        """eps (8 + (3 + sqrt(d)) beta max|q| max|k| + log(max m / min m) + |log sum m|): what rounding does.
+
+        It moves scores of d products, the logarithms of masses, weights, values and log Z; sums over the keys are
+        apart (`Kernel.additions`). Products round independently: sqrt(d), not d.
+        """
+        scores = (3 + math.sqrt(self.keys.size(1))) * self.largest_score
+        return torch.finfo(dtype).eps * (8 + scores + self.log_mass_ratio + abs(_log(self.masses.total)))
 
     def once(self, fact: Callable[..., T], *arguments: Any) -> T:
         """fact(self, *arguments), computed at the first such call: what one room alone wants to know twice."""
@@ -117,6 +168,11 @@ class Operands:
         """Refuse tensors that are elsewhere, for a kernel of that name."""
         if not self.queries.is_cpu:
             raise InvalidInput(f'kernel="{kernel}" runs on the CPU, got tensors on {self.queries.device}')
+
+
+def _log(total: float) -> float:
+    """log of the sum of the masses, 710 where it overflows."""
+    return math.log(total) if total < math.inf else 710.0
 
 
 def same_tensor(a: Tensor, b: Tensor) -> bool:

@@ -29,15 +29,14 @@ LEAST_PAIRS = 1_000_000
 
 
 def select(operands: Operands, rtol: float | None) -> Kernel:
-    """The cheapest kernel that meets `rtol` (None: all digits) for these operands."""
-    pairs = operands.pairs
-    direct = DENSE
-    for kernel in _ALL_PAIRS:
-        if (kernel.most_pairs is None or pairs <= kernel.most_pairs) and kernel.can(operands):
-            direct = kernel
-            break
-    # Float32 tokens get here only where their own rounding meets the tolerance; they go over all pairs.
-    if rtol is None or operands.queries.dtype != torch.float64 or pairs < LEAST_PAIRS:
+    """The cheapest kernel that meets `rtol` (None: all digits) for these operands.
+
+    Where no kernel in the precision of float32 tokens meets it, one that states so.
+    """
+    double = operands.queries.dtype == torch.float64
+    direct = _over_all_pairs(operands, None if double else rtol)
+    # Kernels with a stated error are for float64: what they save, float32 has lost already.
+    if rtol is None or not double or operands.pairs < LEAST_PAIRS:
         return direct
     able = [kernel for kernel in _STATED_ERROR if kernel.can(operands, rtol)]
     if not able:
@@ -45,3 +44,18 @@ def select(operands: Operands, rtol: float | None) -> Kernel:
     costs = [kernel.cost(operands, rtol) for kernel in able]
     least = min(costs)
     return able[costs.index(least)] if least <= direct.cost(operands, rtol) else direct
+
+
+def _over_all_pairs(operands: Operands, rtol: float | None) -> Kernel:
+    """The first kernel over all pairs that can and whose rounding meets `rtol`, or the first that can."""
+    pairs, n_k = operands.pairs, operands.keys.size(0)
+    able = None
+    for kernel in _ALL_PAIRS:
+        small = (kernel.most_pairs is None or pairs <= kernel.most_pairs) and (
+            kernel.most_keys is None or n_k <= kernel.most_keys
+        )
+        if small and kernel.can(operands):
+            if rtol is None or kernel.rounding(operands) <= rtol:
+                return kernel
+            able = able or kernel
+    return able or DENSE

@@ -71,13 +71,13 @@ def test_estimate_flags_what_the_method_gets_wrong():
     """Keys off the circle, and a softmax sharper than the finest cells: the error says so."""
     x = circle(2000, "uniform", 0)
     mass = torch.full((2000,), 1 / 2000, dtype=torch.float64)
-    longer = 1.001 * x
+    longer = 1.0000002 * x
     *result, error = attend_circle(Operands(longer, longer, longer, mass, 50.0), 1e-8)
     assert error > 1e-8
     assert off_by([r[::50] for r in result], longer[::50], longer, mass, 50.0) <= error
     sparse = circle(300, "uniform", 1)
-    *result, error = attend_circle(Operands(x, sparse, sparse, mass[:300], 3e6), 1e-10)
-    assert off_by([r[::50] for r in result], x[::50], sparse, mass[:300], 3e6) <= max(error, 1e-10)
+    *result, error = attend_circle(Operands(x, sparse, sparse, mass[:300], MOST_SHARP), 1e-12)
+    assert off_by([r[::50] for r in result], x[::50], sparse, mass[:300], MOST_SHARP) <= max(error, 1e-12)
 
 
 def test_circle_refuses_what_it_cannot_do():

@@ -7,9 +7,9 @@ import pytest
 import torch
 from numba import njit
 
-from attention.attention_reference import LAYOUTS, check_many_blocks, check_rising_scores, masses, tokens
+from attention.attention_reference import LAYOUTS, check, check_many_blocks, check_rising_scores, masses, tokens
 from metastable.attention import Operands
-from metastable.attention.direct import FUSED
+from metastable.attention.direct import BLOCKS, FUSED
 from metastable.attention.direct.fused import MAX_COLUMNS, aligned_zeros, fused_cost, key_blocks, with_item
 from metastable.errors import InvalidInput
 
@@ -35,11 +35,33 @@ def test_more_columns_than_registers_are_refused():
 def test_keys_of_mass_zero_leave_no_place():
     x, m = tokens(50, 2, "uniform", 0).numpy(), masses(50, 1).numpy()
     keys, weighted = aligned_zeros(np.dtype(np.float64), (4, 2, 16), (4, 3, 16))
-    count, longest, largest = key_blocks(x, x, m, keys, weighted)
+    count, longest, largest, in_exponent = key_blocks(x, x, m, keys, weighted, -500.0)
+    assert not in_exponent
     seen = m > 0
     assert count == seen.sum() and longest == pytest.approx(1.0, abs=1e-15) and largest == m.max()
     np.testing.assert_array_equal(keys.transpose(0, 2, 1).reshape(-1, 2)[:count], x[seen])
     np.testing.assert_allclose(weighted[:, 2].ravel()[:count], m[seen] / m.max(), rtol=1e-15)
+
+
+def test_masses_too_different_for_products_are_logarithms():
+    x, m = tokens(6, 2, "uniform", 0).numpy(), np.array([1e-200, 5e-324, 1e300, 0.0, 1.0, 1e300])
+    keys, weighted = aligned_zeros(np.dtype(np.float64), (1, 2, 16), (1, 3, 16))
+    count, _, largest, in_exponent = key_blocks(x, x, m, keys, weighted, -500.0)
+    assert in_exponent and count == 5 and largest == 1e300
+    seen = m > 0
+    np.testing.assert_allclose(weighted[0, 2, :5], np.log2(m[seen]) - np.log2(1e300), rtol=1e-15)
+    np.testing.assert_array_equal(weighted[0, :2, :5].T, x[seen])
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("beta", [0.0, 1.0, 64.0, 3e3, 1e5])
+@pytest.mark.parametrize("kernel", [FUSED, BLOCKS])
+def test_masses_over_many_decades_across_blocks(dtype, beta, kernel):
+    keys = tokens(4500, 3, "uniform", 3).to(dtype)
+    decades = 300 if dtype == torch.float64 else 36
+    mass = (10.0 ** -torch.linspace(0, decades, 4500, dtype=torch.float64)[torch.randperm(4500)]).to(dtype)
+    found = kernel(Operands(keys[:40], keys, keys, mass, beta), 1e-3)
+    check(found, keys[:40], keys, keys, mass, beta)
 
 
 def test_zeros_begin_at_a_line_of_the_cache():

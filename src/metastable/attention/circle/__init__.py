@@ -1,7 +1,7 @@
 """Tokens on the circle: keys gathered into cells, queries into patches; the error is stated."""
 
-from metastable.attention.circle.cells import attend_circle, circle_cost
-from metastable.attention.kernel import CPU, LEAST_RTOL, Kernel
+from metastable.attention.circle.cells import MOST_SHARP, attend_circle, circle_cost
+from metastable.attention.kernel import CPU, LEAST_RTOL, MOST_MASS_RATIO, Kernel
 
 __all__ = ["CIRCLE"]
 
@@ -11,6 +11,8 @@ CIRCLE = Kernel(
     least_rtol=LEAST_RTOL,
     devices=CPU,
     dimension=2,
+    most_sharp=MOST_SHARP,
+    most_mass_ratio=MOST_MASS_RATIO,
     other_values=False,
     other_lengths=False,
     cost=circle_cost,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -30,12 +31,15 @@ more doubles the memory of the weights, 2^18 cells of 16 here: 32 MB."""
 MOST_SHARP = 2e4
 """Largest beta |q| for which the cells are chosen; FINEST resolves every score to a tolerance of 1e-10 there."""
 
+OFF_CIRCLE = 1e-6
+"""How far squared lengths of keys may be from one: beyond, it is no rounding, and they are elsewhere."""
+
 
 def attend_circle(operands: Operands, rtol: float) -> tuple[Float[Tensor, "q 2"], Float[Tensor, "q"], float]:
     """(mean, log Z, error) of `attend` in O(n_q + n_k) for unit keys in the plane that are their own values.
 
     `error` bounds the relative error of Z and the error of the mean (whose values have length one); it exceeds
-    `rtol` when the tolerance was not reached, for instance because the keys are not on the circle.
+    `rtol` when the tolerance was not reached, for instance because float32 keys are not quite on the circle.
     """
     operands.require_cpu("circle")
     keys, values, beta, dtype = operands.keys, operands.values, operands.beta, operands.queries.dtype
@@ -48,6 +52,10 @@ def attend_circle(operands: Operands, rtol: float) -> tuple[Float[Tensor, "q 2"]
     sharpest = beta * ellipse.longest if ellipse is not None else operands.sharpness
     p = 8 if rtol >= 1e-6 else 16
     found, off_circle = gather_keys(k, m, finest_level(sharpest, p, rtol), p)
+    if off_circle > OFF_CIRCLE:
+        raise InvalidInput(
+            f"kernel=\"circle\" needs unit keys, got a squared length off by {off_circle:.1e}; use kernel='auto'"
+        )
     result = attend_ellipse(found, q, beta, ellipse, rtol) if ellipse is not None else None
     if result is None:
         sharpest = operands.sharpness
@@ -58,9 +66,9 @@ def attend_circle(operands: Operands, rtol: float) -> tuple[Float[Tensor, "q 2"]
     mean, log_partition, error = result
     if not 1e-100 < scale < 1e100:
         log_partition += math.log(scale)
-    error += sharpest * off_circle + 4e-16 * (4.0 + sharpest)
+    error += (1.0 + sharpest) * off_circle + 4e-16 * (4.0 + sharpest)
     if dtype == torch.float32:
-        error += 1.2e-7 * (1.0 + sharpest)
+        error += 1.2e-7 * (1.0 + float(np.abs(log_partition).max(initial=0.0)))
     return torch.from_numpy(mean).to(dtype), torch.from_numpy(log_partition).to(dtype), error
 
 

@@ -3,7 +3,9 @@
 A tile holds t_ij = beta log2(e) <q_i, k_j> for a block of rows and a block of keys, becomes 2^(t_ij - shift_i), and
 meets [m v | m] in the second product, which yields sum and partition together. shift_i is the running maximum of
 the row as in the fused kernel: rows whose bound beta |q_i| max_j |k_j| is small keep that bound, the others
-take the true maximum of each tile until no later key can overflow. Memory: O(n d) and one tile per thread.
+take the true maximum of each tile until no later key can overflow. Masses too different to multiply weights (see
+`exponents`) are one more column instead, <[q, 1], [k, log2 m]>. In float32 the second product runs over a part of
+the keys of a tile at a time, and the parts are added in float64. Memory: O(n d) and one tile per thread.
 """
 
 from __future__ import annotations
@@ -24,29 +26,39 @@ from metastable.threads import blas_can_be_held, over_rows
 _KEYS = 1024
 """Keys of a tile of 256 or 512 rows: 2 or 4 MB in float64, still in a cache when the second product reads it."""
 
+_SINGLE_KEYS = 512
+"""Keys of one product of weights and values in float32: its rounding grows with them, in whatever order it adds."""
+
+
+def blocks_additions(n_k: int, _columns: int) -> float:
+    """Float32 additions after one another in a sum."""
+    return float(min(n_k, _SINGLE_KEYS))
+
 
 def attend_blocks(operands: Operands) -> tuple[Tensor, Tensor]:
     """(mean, log Z) of `attend` on the CPU for any d and d_v, in float32 or float64."""
     operands.require_cpu("blocks")
     # numpy, not torch, outside the products: torch starts its threads for these few operations, and on a busy
     # machine waiting for them costs more than the operations.
+    operands = operands.seen
     q, k, v, m = (x.numpy() for x in (operands.queries, operands.keys, operands.values, operands.mass))
-    if m.min() <= 0.0:
-        kept = m > 0.0
-        k, v, m = k[kept], v[kept], m[kept]
     n, n_k, d_v = q.shape[0], k.shape[0], v.shape[1]
     single, dtype = q.dtype == np.float32, operands.queries.dtype
     limits = exponents(single)
-    keys, scaled = (
-        torch.from_numpy(np.ascontiguousarray(k)),
-        torch.from_numpy(q * q.dtype.type(operands.beta * LOG2_E)),
-    )
-    largest = float(m.max())
-    share = (m / m.dtype.type(largest))[:, None]
-    weighted = torch.from_numpy(np.concatenate([v * share, share], axis=1))
+    scaled = q * q.dtype.type(operands.beta * LOG2_E)
+    least, largest = float(m.min()), float(m.max())
     radius = math.sqrt(float(np.einsum("jc,jc->j", k, k, dtype=np.float64).max()))
-    bound = np.sqrt(np.einsum("ic,ic->i", scaled.numpy(), scaled.numpy(), dtype=np.float64)) * radius
-    shift = np.where(bound > limits.bound, -1e30, bound)
+    bound = np.sqrt(np.einsum("ic,ic->i", scaled, scaled, dtype=np.float64)) * radius
+    if math.log2(least) - math.log2(largest) < limits.share:
+        shift = np.where(bound > limits.bound_with_mass, -1e30, bound)
+        share, one = np.ones((n_k, 1), dtype=q.dtype), np.ones((n, 1), dtype=q.dtype)
+        log_share = operands.log_shares.numpy()[:, None] * q.dtype.type(LOG2_E)
+        k, scaled = np.concatenate([k, log_share], axis=1), np.concatenate([scaled, one], axis=1)
+    else:
+        shift = np.where(bound > limits.bound, -1e30, bound)
+        share = (m / m.dtype.type(largest))[:, None]
+    keys, queries = torch.from_numpy(np.ascontiguousarray(k)), torch.from_numpy(scaled)
+    weighted = torch.from_numpy(np.concatenate([v * share, share], axis=1))
     total = torch.from_numpy(np.zeros((n, d_v + 1)))
     rows = 256 if n < 4096 else 512
 
@@ -54,14 +66,16 @@ def attend_blocks(operands: Operands) -> tuple[Tensor, Tensor]:
         buffer = torch.empty(rows * min(_KEYS, n_k), dtype=dtype)
         for first in range(start, stop, rows):
             here = slice(first, min(first + rows, stop))
-            rows_q, top, limit, sums = scaled[here], shift[here], bound[here], total[here]
+            rows_q, top, limit, sums = queries[here], shift[here], bound[here], total[here]
             for key in range(0, n_k, _KEYS):
                 some, w = keys[key : key + _KEYS], weighted[key : key + _KEYS]
                 tile = buffer[: rows_q.shape[0] * some.shape[0]].view(rows_q.shape[0], some.shape[0])
                 torch.mm(rows_q, some.T, out=tile)
                 weights_in_place(tile.numpy(), top, limit, sums.numpy(), limits.headroom, limits.floor)
                 if single:
-                    sums.numpy()[...] += (tile @ w).numpy()
+                    for part in range(0, some.shape[0], _SINGLE_KEYS):
+                        last = part + _SINGLE_KEYS
+                        sums.numpy()[...] += (tile[:, part:last] @ w[part:last]).numpy()
                 else:
                     sums.addmm_(tile, w)
 

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from metastable.attention.operands import Operands
 
 
+def dense_additions(_n_k: int, _columns: int) -> float:
+    """Sums are in float64."""
+    return 0.0
+
+
 def attend_dense(operands: Operands) -> tuple[Tensor, Tensor]:
-    """(mean, log Z) with logits l_ij = beta <q_i, k_j> + log m_j as one dense matrix."""
-    logits = operands.beta * (operands.queries @ operands.keys.T) + torch.log(operands.mass)
+    """(mean, log Z) with logits l_ij = beta <q_i, k_j> + log(m_j / max m) as one matrix, summed in float64."""
+    dtype = operands.queries.dtype
+    logits = operands.beta * (operands.queries @ operands.keys.T) + operands.log_shares
     top = logits.max(dim=1, keepdim=True).values
-    weight = torch.exp(logits - top)
+    weight = torch.exp(logits - top).double()
     partition = weight.sum(dim=1, keepdim=True)
-    return (weight @ operands.values) / partition, (top + torch.log(partition))[:, 0]
+    log_partition = top.double() + torch.log(partition) + math.log(operands.mass.max())
+    return ((weight @ operands.values.double()) / partition).to(dtype), log_partition[:, 0].to(dtype)

@@ -5,6 +5,8 @@ exponential. A row with beta |q_i| max_j |k_j| below a limit is shifted by that 
 weight underflows). A longer row is shifted by its running maximum over blocks of keys: a first pass finds the true
 maximum of the block, the sums so far are rescaled when it exceeds the shift, and a block that is too far below to
 matter is skipped. The first pass is spared once the bound says that no later key can overflow above the shift.
+Masses multiply values and weights; masses so different that a weight which is too small to matter could belong to
+the only key that does are added to the scores as log2 m_j before anything is shifted, raised or skipped.
 In float32 a block is summed in float32 and the blocks are summed in float64.
 """
 
@@ -33,6 +35,10 @@ MAX_COLUMNS = 8
 _ROWS = 64
 """Rows that meet a block of keys one after the other, while it is in the second cache."""
 
+_LANES = 4
+"""float32 numbers of the least vector register that numba compiles for (128 bits): a block is summed in as many
+sums at least, side by side."""
+
 with_item: Any = tuple_setitem
 """with_item(t, i, x): the tuple t with entry i replaced. numba keeps it private, and nothing public does the same:
 tuples of registers are what lets LLVM hold one row in them for any number of columns."""
@@ -48,20 +54,31 @@ def attend_fused(operands: Operands) -> tuple[Tensor, Tensor]:
             f'kernel="fused" takes d and d_v up to {MAX_COLUMNS}, got {d} and {d_v}; use kernel="blocks"'
         )
     single = q.dtype == np.float32
-    block = min(2064 if d + d_v < 10 else 1040, -(-n_k // 16) * 16)  # within the second cache
-    block += 16 if block % 256 == 0 else 0  # columns a multiple of 2 kB apart would share few places of the cache
+    block = _block(n_k, d + d_v)
     blocks = -(-n_k // block)
     k, weighted = aligned_zeros(q.dtype, (blocks, d, block), (blocks, d_v + 1, block))
-    count, radius, largest = key_blocks(keys, values, mass, k, weighted)
+    count, radius, largest, in_exponent = key_blocks(keys, values, mass, k, weighted, exponents(single).share)
     mean, log_partition = torch.empty((n, d_v), dtype=dtype), torch.empty(n, dtype=dtype)
     out, log_z = mean.numpy(), log_partition.numpy()
-    kernel, scale, log_mass = fused_kernel(d, d_v, single), operands.beta * LOG2_E, math.log(largest)
+    kernel = fused_kernel(d, d_v, single, in_exponent)
+    scale, log_mass = operands.beta * LOG2_E, math.log(largest)
 
     def attend_rows(start: int, stop: int) -> None:
         kernel(q[start:stop], k, weighted, count, scale, radius, log_mass, out[start:stop], log_z[start:stop])
 
     over_rows(attend_rows, n, cost=n * n_k * (0.35 if single else 0.9))
     return mean, log_partition
+
+
+def fused_additions(n_k: int, columns: int) -> float:
+    """Float32 additions after one another in a sum: of one lane over a block, and of the lanes."""
+    return _block(n_k, columns) / _LANES + _LANES
+
+
+def _block(n_k: int, columns: int) -> int:
+    """Keys of a block, for d + d_v columns."""
+    block = min(2064 if columns < 10 else 1040, -(-n_k // 16) * 16)  # within the second cache
+    return block + (16 if block % 256 == 0 else 0)  # columns 2 kB apart would share few places of the cache
 
 
 def fused_cost(operands: Operands, _rtol: float) -> float:
@@ -81,16 +98,22 @@ def aligned_zeros(dtype: np.dtype, *shapes: tuple[int, ...]) -> list[np.ndarray]
 
 
 @njit(nogil=True, cache=True, error_model="numpy")
-def key_blocks(k: Any, v: Any, m: Any, keys: Any, weighted: Any) -> tuple[int, float, float]:
-    """Keys as (blocks, d, block), [m v | m] as (blocks, d_v + 1, block) with m scaled to at most 1.
+def key_blocks(
+    k: Any, v: Any, m: Any, keys: Any, weighted: Any, least_share: float
+) -> tuple[int, float, float, bool]:
+    """Keys as (blocks, d, block); [m v | m] as (blocks, d_v + 1, block), m scaled to at most 1, or [v | log2 m].
 
-    Returns how many keys there are, the length of the longest and the largest mass.
+    Returns how many keys there are, the length of the longest, the largest mass, and whether it is the logarithm:
+    where a share m_j / max m is below 2^least_share.
 
     Keys of mass zero are left out: their scores must not move the row maximum.
     """
-    largest = 0.0
+    least, largest = np.inf, 0.0
     for j in range(m.shape[0]):
         largest = max(largest, m[j])
+        least = min(least, m[j]) if m[j] > 0.0 else least
+    log_largest = math.log2(largest)
+    in_exponent = math.log2(least) - log_largest < least_share
     block = keys.shape[2]
     count = 0
     longest = 0.0
@@ -102,21 +125,22 @@ def key_blocks(k: Any, v: Any, m: Any, keys: Any, weighted: Any) -> tuple[int, f
                 keys[b, c, place] = k[j, c]
                 square += float(k[j, c]) * float(k[j, c])
             longest = max(longest, square)
-            share = m[j] / largest
+            share = 1.0 if in_exponent else m[j] / largest
             for c in range(v.shape[1]):
                 weighted[b, c, place] = share * v[j, c]
-            weighted[b, v.shape[1], place] = share
+            weighted[b, v.shape[1], place] = math.log2(m[j]) - log_largest if in_exponent else share
             count += 1
-    return count, math.sqrt(longest), largest
+    return count, math.sqrt(longest), largest, in_exponent
 
 
 @cache
-def fused_kernel(d: int, d_v: int, single: bool) -> Callable[..., None]:
-    """The compiled loop for one pair of dimensions and one precision; compiled once and kept on disk."""
+def fused_kernel(d: int, d_v: int, single: bool, in_exponent: bool) -> Callable[..., None]:
+    """The compiled loop for one pair of dimensions, one precision and one place of the masses; kept on disk."""
     real: Any = np.float32 if single else np.float64
     query_zero, sum_zero, total_zero = (real(0.0),) * d, (real(0.0),) * (d_v + 1), (0.0,) * (d_v + 1)
-    bound_limit, headroom, least = exponents(single)
-    floor = real(least)
+    limits = exponents(single)
+    bound_limit = limits.bound_with_mass if in_exponent else limits.bound
+    headroom, floor = limits.headroom, real(limits.floor)
 
     @njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
     def kernel(
@@ -158,7 +182,7 @@ def fused_kernel(d: int, d_v: int, single: bool) -> Callable[..., None]:
                     if bound - shift > headroom:
                         top = real(-3e38)
                         for j in range(length):
-                            t = real(0.0)
+                            t = v[d_v, j] if in_exponent else real(0.0)
                             for c in range(d):
                                 t += row[c] * k[c, j]
                             top = t if t > top else top
@@ -171,14 +195,15 @@ def fused_kernel(d: int, d_v: int, single: bool) -> Callable[..., None]:
                             skipped = top < shift + floor
                     if not skipped:
                         part = sum_zero
-                        if running:
+                        if running or in_exponent:
                             for j in range(length):
-                                t = -shift
+                                t = v[d_v, j] - shift if in_exponent else -shift
                                 for c in range(d):
                                     t += row[c] * k[c, j]
                                 w = exp2(t if t > floor else floor)
-                                for c in range(d_v + 1):
+                                for c in range(d_v):
                                     part = with_item(part, c, part[c] + w * v[c, j])
+                                part = with_item(part, d_v, part[d_v] + (w if in_exponent else w * v[d_v, j]))
                         else:
                             for j in range(length):
                                 t = -shift

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from metastable.attention.kernel import CPU, LEAST_RTOL, Kernel
+from metastable.attention.kernel import CPU, LEAST_RTOL, MOST_MASS_RATIO, Kernel
 from metastable.attention.sphere.cells import attend_sphere_cells, cells_cost
 from metastable.attention.sphere.grid import attend_sphere_grid, grid_cost
 
@@ -15,6 +15,7 @@ _ON_S2: dict[str, Any] = {
     "devices": CPU,
     "dtypes": frozenset({torch.float64}),
     "dimension": 3,
+    "most_mass_ratio": MOST_MASS_RATIO,
     "other_values": False,
     "other_lengths": False,
 }
