@@ -1,6 +1,6 @@
 """What tells one flow from another."""
 
-import types
+import threading
 
 import pytest
 import torch
@@ -73,11 +73,11 @@ def test_a_subclass_of_our_flow_is_not_our_flow():
 
 def test_what_cannot_be_read_is_no_ones_run(tmp_path):
     """It runs, never with another one's mark, and is not stored until it says what it is."""
-    strange = own(lambda self, t, x, m: x.roll(1, 1), connection=types.SimpleNamespace())
+    strange = own(lambda self, t, x, m: x.roll(1, 1), connection=threading.Lock())
     assert unidentified(strange.describe()) == ["connection"]
     assert mark(strange) != mark(strange)
     for flow in (strange, ms.MultiHead([strange, ms.Hardmax(weights())])):
-        with pytest.raises(InvalidInput, match="and connection cannot be read; give the flow a method describe"):
+        with pytest.raises(InvalidInput, match="connection cannot be read; pass key= with a word that names it"):
             ms.solve(flow, X0, 0.1, out=tmp_path / "run.zarr")
     strange.describe = lambda: {"flow": "strange", "version": 1}
     stored = ms.solve(strange, X0, 0.1, out=tmp_path / "run.zarr")

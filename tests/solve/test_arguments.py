@@ -26,7 +26,7 @@ X0 = ms.sphere.uniform(9, 2, seed=4)
         ({"method": "exact"}, "solves ZeroTemperature flows"),
         ({"method": "rk4", "step": -0.1}, "step must be > 0"),
         ({"method": "adaptive", "step": 0.1}, "chooses its own steps"),
-        ({"rtol": -1.0}, "rtol must be finite and >= 0"),
+        ({"rtol": -1.0}, "rtol must be >= 0, got -1.0"),
         ({"rtol": 0.0, "atol": 0.0}, "not both be 0"),
         ({"dtype": torch.int32}, "dtype must be"),
         ({"rho0": torch.ones(3, 3)}, "dimension 3 but the flow's weights have dimension 2"),

@@ -13,9 +13,9 @@ import torch
 import metastable as ms
 from metastable.errors import StorageError
 from metastable.solve import checkpoint
-from metastable.solve.checkpoint import Checkpoint, Checkpoints
+from metastable.solve.checkpoint import Checkpoint
 from metastable.solve.events import Crossing
-from metastable.solve.problem import State, Step
+from metastable.solve.problem import State
 from small_runs import flow, short_run, small_run
 
 
@@ -28,21 +28,14 @@ def test_interrupted_run_resumes_bit_for_bit(tmp_path):
     event = ms.Event(lambda x, m: (x[:, 0].abs() * m).sum(), level=0.9, name="aligned")
     whole = ms.solve(flow(), x0, 2.0, times=21, events=[event])
     for after in (3, 11, 23):
-        calls = 0
 
-        def counted(x, m):
-            nonlocal calls
-            calls += 1
-            if calls > after:  # noqa: B023
+        def interrupt(t, steps):
+            if steps > after:  # noqa: B023
                 raise Interrupted
-            return event.observable(x, m)
 
         out = tmp_path / f"run{after}.zarr"
         with pytest.raises(Interrupted):
-            ms.solve(
-                flow(), x0, 2.0, times=21, out=out, checkpoint_every=0.0,
-                events=[ms.Event(counted, 0.9, name="aligned")],
-            )  # fmt: skip
+            ms.solve(flow(), x0, 2.0, times=21, out=out, checkpoint_every=0.0, events=[event], progress=interrupt)
         assert os.path.exists(f"{out}.partial/checkpoint.npz")
         with pytest.raises(StorageError, match="other parameters"):
             ms.solve(flow(9.0), x0, 2.0, times=21, out=out, events=[event])
@@ -51,7 +44,7 @@ def test_interrupted_run_resumes_bit_for_bit(tmp_path):
         assert torch.equal(resumed.end.points, whole.end.points)
         assert resumed.events == whole.events
         assert resumed.provenance["statistics"] == whole.provenance["statistics"]
-        assert not os.path.exists(f"{out}.partial")
+        assert not os.path.exists(f"{out}.partial") and not os.path.exists(f"{out}.lock")
 
 
 def test_killed_process_resumes_bit_for_bit(tmp_path):
@@ -83,20 +76,17 @@ def test_killed_process_resumes_bit_for_bit(tmp_path):
 
 
 def test_interrupt_between_checkpoints_keeps_what_was_computed(tmp_path):
-    calls = 0
+    event = ms.Event(lambda x, m: x[0, 0], 2.0)
 
-    def observed(x, m):
-        nonlocal calls
-        calls += 1
-        if calls == 12:
+    def interrupt(t, steps):
+        if steps == 12:
             raise KeyboardInterrupt
-        return float(x[0, 0])
 
     with pytest.raises(KeyboardInterrupt):
-        short_run(out=tmp_path / "r.zarr", events=[ms.Event(observed, 2.0)])
+        short_run(out=tmp_path / "r.zarr", events=[event], progress=interrupt)
     assert (tmp_path / "r.zarr.partial" / "checkpoint.npz").exists()
-    resumed = short_run(out=tmp_path / "r.zarr", events=[ms.Event(lambda x, m: x[0, 0], 2.0)])
-    assert torch.equal(resumed.end.points, short_run(events=[ms.Event(lambda x, m: x[0, 0], 2.0)]).end.points)
+    resumed = short_run(out=tmp_path / "r.zarr", events=[event])
+    assert torch.equal(resumed.end.points, short_run(events=[event]).end.points)
 
 
 def test_an_interrupted_run_counts_its_work_once(tmp_path):
@@ -131,25 +121,7 @@ def test_a_checkpoint_is_read_as_it_was_written(tmp_path):
         1.5, 2.0, 0.1, 0.5, 11, 3,
     ]  # fmt: skip
     assert os.listdir(tmp_path) == ["checkpoint.npz"]
-
-
-@pytest.mark.parametrize(("every", "written"), [(0.0, True), (1e9, False)])
-def test_checkpoints_are_written_when_they_are_due(every, written, tmp_path):
-    location = str(tmp_path / "checkpoint.npz")
-    observer = Checkpoints(lambda state: a_checkpoint(state.t), location, every)
-    observer.end(None)
-    assert not os.path.exists(location)
-    observer.step(Step.at_rest(a_checkpoint(0.5).state))
-    assert os.path.exists(location) is written
-    observer.end(None)
-    assert checkpoint.read(location, torch.device("cpu")).state.t == 0.5
-
-
-def test_the_end_that_an_observer_made_is_no_place_to_go_on_from(tmp_path):
-    observer = Checkpoints(lambda state: a_checkpoint(state.t), str(tmp_path / "checkpoint.npz"), 0.0)
-    observer.step(Step.at_rest(a_checkpoint(0.5).state).cut(0.5))
-    assert observer.latest is None
-    assert os.listdir(tmp_path) == []
+    assert repr(found) == "Checkpoint(State(t = 1.5, 1 tokens in R^2, 11 steps), 4 frames saved)"
 
 
 def test_a_file_that_is_no_checkpoint_is_refused_with_a_sentence(tmp_path):

@@ -9,6 +9,7 @@ import metastable as ms
 from metastable.errors import StorageError
 from metastable.solve import storage
 from metastable.solve.frames import Frames, InMemory, OnDisk, finished
+from metastable.solve.lock import Lock
 from small_runs import short_run, small_run, weights
 
 X0 = ms.sphere.uniform(9, 2, seed=4)
@@ -56,13 +57,12 @@ def test_a_replaced_store_does_not_answer_for_the_old_path(tmp_path):
 
 def test_both_keep_frames(tmp_path):
     times, like, mass = torch.tensor([0.0, 1.0]), torch.eye(2).double(), torch.full((2,), 0.5).double()
-    kept = [InMemory(times, like, mass), OnDisk(str(tmp_path / "run.zarr"), times, like, mass, "mark", True)]
-    provenance = {"schema_version": 1, "fingerprint": "mark"}
-    for frames in kept:
-        assert isinstance(frames, Frames)
-        frames.keep(0, like)
-        path = frames.path(1, ms.Measure(like), 0.5, (), provenance)
-        assert torch.equal(path.points, like[None]) and path.end_time == 0.5
+    with Lock(str(tmp_path / "run.zarr")) as lock:
+        for frames in (InMemory(times, like, mass), OnDisk(lock, times, like, mass, "mark", True)):
+            assert isinstance(frames, Frames)
+            frames.keep(0, like)
+            path = frames.path(1, ms.Measure(like), 0.5, (), {"fingerprint": "mark"})
+            assert torch.equal(path.points, like[None]) and path.end_time == 0.5
     assert finished(str(tmp_path / "none.zarr"), "mark") is None
     assert finished(str(tmp_path / "run.zarr"), "mark").end_time == 0.5
     with pytest.raises(StorageError, match="holds another run"):

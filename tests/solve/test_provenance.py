@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from metastable.errors import InvalidInput
-from metastable.solve.provenance import SCHEMA_VERSION, fingerprint, provenance
+from metastable.solve.provenance import SCHEMA_VERSION, digest, fingerprint, provenance
 from small_runs import small_run
 
 
@@ -17,17 +17,20 @@ def test_the_record_of_a_run():
     assert provenance({}, None)["parameters"] == {}
 
 
-def test_the_fingerprint_is_that_of_earlier_versions():
-    """Stored runs are recognised by it, so it must never change by itself."""
-    assert fingerprint({"b": [1.5, None], "a": "x"}, torch.tensor([1.0, 2.0]).double()) == (
-        "313953f206297378f3cdac98fa82d1a8f43a6217a2b1a3f33fc85219a9ca8357"
+def test_the_fingerprint_does_not_change_by_itself():
+    """Stored runs are recognised by it."""
+    assert fingerprint({"b": [1.5, None], "a": "x"}) == (
+        "99057de86ccd075101f28b7a81d40b4c42e0a51d6ec05028d159ad75bdf208c6"
+    )
+    assert digest(torch.tensor([1.0, 2.0]).double()) == (
+        "dc91ce9a50ddc828740aa26743716897fdb2bb64f1db662fe263a59be56145ae"
     )
 
 
 def test_the_order_of_parameters_does_not_matter_but_every_value_does():
-    one = fingerprint({"a": 1, "b": 2}, torch.zeros(2))
-    assert one == fingerprint({"b": 2, "a": 1}, torch.zeros(2))
-    assert one != fingerprint({"a": 1, "b": 3}, torch.zeros(2))
-    assert one != fingerprint({"a": 1, "b": 2}, torch.ones(2))
+    one = fingerprint({"a": 1, "b": 2})
+    assert one == fingerprint({"b": 2, "a": 1})
+    assert one != fingerprint({"a": 1, "b": 3})
+    assert digest(torch.zeros(2)) != digest(torch.ones(2))
     with pytest.raises(InvalidInput, match="numbers, strings, lists and dicts"):
         fingerprint({"a": object()})

@@ -50,9 +50,9 @@ def test_unreadable_files_are_refused_with_a_sentence(tmp_path):
     small_run().save(tmp_path / "run.zarr")
     group = zarr.open_group(tmp_path / "run.zarr", mode="r+")
     group.attrs["schema_version"] = 99
-    with pytest.raises(StorageError, match="schema version 99, newer than 1"):
+    with pytest.raises(StorageError, match="schema version 99, newer than 2"):
         ms.load(tmp_path / "run.zarr")
-    group.attrs["schema_version"] = 1
+    group.attrs["schema_version"] = 2
     for name in ("end", "mass"):
         for folder, _, files in os.walk(tmp_path / "run.zarr" / name):
             for file in files:

@@ -5,10 +5,11 @@ The room is callable: `ms.solve(flow, ...)` is `metastable.solve.solve(flow, ...
 
 from metastable.callable_room import make_callable
 from metastable.solve.events import Crossing, Event
+from metastable.solve.extend import load
 from metastable.solve.fixed_step import FixedStep
 from metastable.solve.methods import METHODS, register_stepper
 from metastable.solve.observer import Observer, Run
-from metastable.solve.path import Path, load
+from metastable.solve.path import Path
 from metastable.solve.problem import Problem, State, Step
 from metastable.solve.solve import solve
 from metastable.solve.stepper import Stepper

@@ -9,9 +9,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from metastable.arguments import shown
 from metastable.errors import InvalidInput, SolveError
+from metastable.flows.drift import Velocity
 from metastable.rowwise import largest_tangential
-from metastable.solve.problem import Problem, State, Step, next_time
+from metastable.solve.problem import Problem, State, Step, next_time, require_finite_velocity
 from metastable.solve.stepper import Stepper
 
 STABLE = 2.5
@@ -86,9 +88,8 @@ class Adaptive(Stepper):
     def begin(self, problem: Problem, state: State) -> State:
         """Evaluate the field; choose a first step from its size (HNW II.4) when none is known."""
         velocity = problem.velocity(state.t, state.points)
-        slope, rate = velocity.vector, velocity.rate
-        if not bool(torch.isfinite(slope).all()):
-            raise SolveError(f"the velocity is not finite at t = {state.t:.6g}")
+        slope, rate = velocity.vector, self._rate(velocity, problem, state.t)
+        require_finite_velocity(slope, state.t, problem.flow)
         step = state.step
         if step == 0.0:
             scale = problem.atol + problem.rtol
@@ -112,6 +113,9 @@ class Adaptive(Stepper):
             t = next_time(state.t, step, limit)
             h = t - state.t
             if h < smallest and t < limit:
+                if rejected > state.rejected:
+                    for stage, values in enumerate(stages):
+                        require_finite_velocity(values, state.t + (*self.nodes, 1.0)[stage] * h, problem.flow)
                 raise SolveError(
                     f"the step fell below rounding at t = {state.t:.6g} (rate {state.rate:.3g}); the flow is too "
                     "stiff or discontinuous there for these tolerances: raise rtol and atol, use method='rk4', or "
@@ -137,7 +141,7 @@ class Adaptive(Stepper):
             t=t,
             points=points,
             slope=stages[6].clone(),
-            rate=last.rate,
+            rate=self._rate(last, problem, t),
             step=proposal,
             last_error=max(error, LEAST_MEMORY),
             accepted=state.accepted + 1,
@@ -153,6 +157,20 @@ class Adaptive(Stepper):
             return frames
 
         return Step(state, end, interpolate)
+
+    @staticmethod
+    def _rate(velocity: Velocity, problem: Problem, t: float) -> float:
+        """The Lipschitz constant that the flow states, if it is one."""
+        try:
+            rate = velocity.rate
+        except (TypeError, ValueError, OverflowError):
+            rate = math.nan
+        if not rate >= 0:
+            raise SolveError(
+                f"the rate of {type(problem.flow).__name__}, its Lipschitz constant, must be a number >= 0, got "
+                f"{shown(velocity.lipschitz) if math.isnan(rate) else rate} at t = {t:.6g}"
+            )
+        return rate
 
     @staticmethod
     def _cap(problem: Problem, rate: float) -> float:

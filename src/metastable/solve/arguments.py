@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-import operator
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from metastable.arguments import instance, integer, number, numbers, shown
 from metastable.errors import InvalidInput
 from metastable.flows.flow import Flow
-from metastable.measure import Measure, as_measure
+from metastable.measure import Measure, as_measure, check_dtype
+
+MOST_TIMES = 2**24
+"""Most frames that a number of them may ask for: every save time is a file of its own in a stored path."""
 
 
 def initial_measure(flow: Any, rho0: Any, dtype: torch.dtype | None) -> Measure:
-    """The tokens as a `Measure` on which the flow is defined."""
-    if not isinstance(flow, Flow):
-        raise InvalidInput(f"flow must be a Flow such as SelfAttention, got {type(flow).__name__}")
-    if dtype not in (None, torch.float32, torch.float64):
-        raise InvalidInput(f"dtype must be torch.float32 or torch.float64, got {dtype}")
-    rho = as_measure(rho0, sphere=flow.spherical, dtype=dtype)
+    """The tokens as a `Measure` of the run's own, on which the flow is defined.
+
+    It is a copy: whoever sees the tokens of a run, and changes them, does not change what the caller gave.
+    """
+    flow = instance(flow, "flow", Flow, "a Flow such as SelfAttention")
+    check_dtype(dtype)
+    given = as_measure(rho0, sphere=flow.spherical, dtype=dtype)
+    rho = given.to() if given is rho0 else given
     if rho.d != flow.d:
         raise InvalidInput(f"the tokens have dimension {rho.d} but the flow's weights have dimension {flow.d}")
     if flow.spherical and not rho.sphere:
@@ -30,44 +33,38 @@ def initial_measure(flow: Any, rho0: Any, dtype: torch.dtype | None) -> Measure:
     return rho
 
 
-def final_time(t: Any) -> float:
-    """A finite time >= 0."""
-    value = number(t, "t")
-    if not (math.isfinite(value) and value >= 0):
-        raise InvalidInput(f"t must be finite and >= 0, got {t}")
-    return value
+def interval(t0: Any, t: Any) -> tuple[float, float]:
+    """The first and the last time of a run, finite, in this order."""
+    start, end = number(t0, "t0"), number(t, "t")
+    if end < start:
+        least = "0" if start == 0 else f"t0 = {start:g}"
+        raise InvalidInput(f"t must be finite and >= {least}, got {shown(end)}")
+    if not math.isfinite(end - start):
+        raise InvalidInput(f"t - t0 must fit into a float, got {shown(end)} and {shown(start)}")
+    return start, end
 
 
-def save_times(times: Any, t: float) -> list[float]:
-    """Increasing times in [0, t]: those given, that many equidistant ones, or the first and the last."""
+def save_times(times: Any, t: float, t0: float = 0.0) -> list[float]:
+    """Increasing times in [t0, t]: those given, that many equidistant ones, or the first and the last."""
     if times is None:
-        return [0.0, t] if t > 0 else [0.0]
+        return [t0, t] if t > t0 else [t0]
     if isinstance(times, int | np.integer) and not isinstance(times, bool):
-        if times < 2:
-            raise InvalidInput(f"times as a number of frames must be >= 2, got {times}")
-        return [float(x) for x in np.linspace(0.0, t, int(times))] if t > 0 else [0.0]
-    try:
-        array = np.asarray(times, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"times must be numbers, got {times!r}") from None
-    if array.ndim != 1 or isinstance(times, bool):
-        raise InvalidInput(f"times must be one row of numbers or a number of frames, got {times!r}")
-    grid = [float(x) for x in array]
+        count = integer(times, "times as a number of frames", least=2, most=MOST_TIMES)
+        return [float(x) for x in np.linspace(t0, t, count)] if t > t0 else [t0]
+    if isinstance(times, float | complex | bool | np.generic) or getattr(times, "shape", None) == ():
+        raise InvalidInput(f"times must be one row of numbers or a number of frames, got {shown(times)}")
+    grid = numbers(times, "times", increasing=True)
     if not grid:
         raise InvalidInput("times must hold at least one time, got none")
-    if not all(math.isfinite(x) for x in grid) or any(b <= a for a, b in itertools.pairwise(grid)):
-        raise InvalidInput(f"times must be finite and strictly increasing, got {_short(grid)}")
-    if grid[0] < 0 or grid[-1] > t * (1 + 1e-12):
-        raise InvalidInput(f"times must lie in [0, t] = [0, {t:g}], got {grid[0]:g} .. {grid[-1]:g}")
+    slack = 1e-12 * max(abs(t), abs(t0))
+    if grid[0] < t0 or grid[-1] > t + slack:
+        raise InvalidInput(f"times must lie in [{t0:g}, t] = [{t0:g}, {t:g}], got {grid[0]:g} .. {grid[-1]:g}")
     return [min(x, t) for x in grid]
 
 
 def tolerances(rtol: Any, atol: Any) -> tuple[float, float]:
     """Finite, >= 0, not both 0."""
-    rtol, atol = number(rtol, "rtol"), number(atol, "atol")
-    for name, value in (("rtol", rtol), ("atol", atol)):
-        if not (math.isfinite(value) and value >= 0):
-            raise InvalidInput(f"{name} must be finite and >= 0, got {value}")
+    rtol, atol = number(rtol, "rtol", least=0), number(atol, "atol", least=0)
     if rtol + atol <= 0:
         raise InvalidInput("rtol and atol must not both be 0")
     return rtol, atol
@@ -75,36 +72,15 @@ def tolerances(rtol: Any, atol: Any) -> tuple[float, float]:
 
 def positive(value: Any, name: str) -> float | None:
     """A number > 0, or None."""
-    return None if value is None else _above_zero(number(value, name), name)
+    return None if value is None else number(value, name, above=0)
 
 
-def positive_integer(value: Any, name: str) -> int | None:
-    """An integer > 0, or None."""
-    return None if value is None else int(_above_zero(integer(value, name), name))
+def jump_times(flow: Flow) -> list[float]:
+    """The flow's breakpoints, in order."""
+    return sorted(numbers(flow.breakpoints, f"breakpoints of {type(flow).__name__}"))
 
 
-def number(value: Any, name: str) -> float:
-    """Anything that Python takes for a number."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        raise InvalidInput(f"{name} must be a number, got {value!r}") from None
-
-
-def integer(value: Any, name: str) -> int:
-    """Anything that Python takes for an integer."""
-    try:
-        return operator.index(value)
-    except TypeError:
-        raise InvalidInput(f"{name} must be an integer, got {value!r}") from None
-
-
-def _above_zero(value: float, name: str) -> float:
-    if not value > 0:
-        raise InvalidInput(f"{name} must be > 0, got {value}")
-    return value
-
-
-def _short(values: Sequence[float]) -> str:
-    shown = ", ".join(f"{v:g}" for v in values[:4])
-    return f"[{shown}{', ...' if len(values) > 4 else ''}]"
+def time_scale(flow: Flow) -> float:
+    """The time in which the field itself changes, which no step may exceed; infinite where the flow states none."""
+    stated = getattr(flow, "time_scale", math.inf)
+    return number(stated, f"time_scale of {type(flow).__name__}", above=0, finite=False)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
+from metastable.arguments import flag, function, instance, integer, number, shown
 from metastable.errors import InvalidInput
+from metastable.flows.identity import identify
 from metastable.solve.problem import Step
 
 LOCATED = 1e-12
@@ -18,15 +21,17 @@ Observable = Callable[[Tensor, Tensor], Any]
 """(points (n, d), mass (n,)) -> a number."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Event:
     """observable(points, mass) crosses `level`.
 
     direction: +1 upwards only, -1 downwards only, 0 both. stop: end the run at the crossing. The time is found
-    on the integrator's interpolant to 1e-12 of the step; two crossings inside one step are not seen.
+    on the integrator's interpolant to 1e-12 of the step; two crossings inside one step are not seen. A stored run
+    (`out=`) knows its events by the code of the observable and all that it reads, so the observable should be a
+    function of its arguments and of nothing that changes.
 
-    >>> Event(lambda points, mass: (mass @ points).norm(), level=0.99, stop=True, name="consensus").name
-    'consensus'
+    >>> Event(lambda points, mass: (mass @ points).norm(), level=0.99, stop=True, name="consensus")
+    Event('consensus' crosses 0.99, stops the run)
     """
 
     observable: Observable
@@ -36,16 +41,46 @@ class Event:
     name: str = "event"
 
     def __post_init__(self) -> None:
-        if self.direction not in (-1, 0, 1):
-            raise InvalidInput(f"direction must be -1, 0 or 1, got {self.direction}")
-        try:
-            object.__setattr__(self, "level", float(self.level))
-        except (TypeError, ValueError):
-            raise InvalidInput(f"level must be a number, got {self.level!r}") from None
+        function(self.observable, "observable")
+        if not _takes_two(self.observable):
+            raise InvalidInput(f"observable must be a function of (points, mass), got {shown(self.observable)}")
+        object.__setattr__(self, "level", number(self.level, "level"))
+        direction = integer(self.direction, "direction")
+        if direction not in (-1, 0, 1):
+            raise InvalidInput(f"direction must be -1, 0 or 1, got {shown(direction)}")
+        object.__setattr__(self, "direction", direction)
+        object.__setattr__(self, "stop", flag(self.stop, "stop"))
+        instance(self.name, "name", str, "a text")
 
     def gap(self, points: Tensor, mass: Tensor) -> float:
         """Observable minus level."""
-        return float(self.observable(points, mass)) - self.level
+        try:
+            value = self.observable(points, mass)
+        except TypeError as error:
+            # What the function itself raises is its own business; that it cannot be called so is ours.
+            if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+                raise
+            raise InvalidInput(f"the observable of event {shown(self.name)} must take (points, mass)") from error
+        try:
+            return float(value) - self.level
+        except Exception as error:
+            raise InvalidInput(
+                f"the observable of event {shown(self.name)} must return a number, got {shown(value)}"
+            ) from error
+
+    def describe(self) -> dict[str, Any]:
+        """Everything that defines the event, for provenance."""
+        return {
+            "name": self.name,
+            "level": self.level,
+            "direction": self.direction,
+            "stop": self.stop,
+            "observable": identify(self.observable, f"event {shown(self.name)}"),
+        }
+
+    def __repr__(self) -> str:
+        way = {1: " upwards", 0: "", -1: " downwards"}[self.direction]
+        return f"Event({self.name!r} crosses {self.level:g}{way}{', stops the run' if self.stop else ''})"
 
 
 @dataclass(frozen=True)
@@ -55,6 +90,11 @@ class Crossing:
     name: str
     time: float
     direction: int
+
+    def __post_init__(self) -> None:
+        instance(self.name, "name", str, "a text")
+        object.__setattr__(self, "time", number(self.time, "time"))
+        object.__setattr__(self, "direction", integer(self.direction, "direction", least=-1, most=1))
 
 
 def crossing(event: Event, step: Step, before: float, after: float, mass: Tensor) -> Crossing | None:
@@ -75,3 +115,14 @@ def crossing(event: Event, step: Step, before: float, after: float, mass: Tensor
         return value if value != 0 else direction * 1e-300
 
     return Crossing(event.name, step.start.t + width * float(brentq(gap, 0.0, 1.0, xtol=LOCATED)), direction)
+
+
+def _takes_two(observable: Observable) -> bool:
+    """Whether a function can be called with two arguments, as far as it says."""
+    try:
+        inspect.signature(observable).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # a compiled function does not say
+        return True
+    return True

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
+from functools import cache
 
 from jaxtyping import Float
 from torch import Tensor
 
 from metastable.errors import SolveError
-from metastable.solve.problem import Problem, State, Step, cubic_hermite, next_time, require_finite
+from metastable.solve.problem import (
+    Problem,
+    State,
+    Step,
+    cubic_hermite,
+    next_time,
+    require_finite,
+    require_finite_velocity,
+)
 from metastable.solve.stepper import Stepper
 
 
@@ -17,7 +26,8 @@ class FixedStep(Stepper):
     """x <- (x + k)/|x + k| with an increment k; between the steps a cubic through points and velocities.
 
     A subclass gives `name`, `order` and `increment`. The velocity at the end of a step, which the cubic needs, is
-    the first stage of the next one.
+    the first stage of the next one. Where the field jumps it is not, and is only computed (and not counted among
+    the evaluations) when there is a time between the steps to look at: L layers are L evaluations.
     """
 
     @abstractmethod
@@ -30,7 +40,9 @@ class FixedStep(Stepper):
 
     def begin(self, problem: Problem, state: State) -> State:
         """Evaluate the field at the start."""
-        return replace(state, slope=self.slope(problem, state.t, state.points))
+        slope = self.slope(problem, state.t, state.points)
+        require_finite_velocity(slope, state.t, problem.flow)
+        return replace(state, slope=slope)
 
     def advance(self, problem: Problem, state: State, limit: float) -> Step:
         """One step of the fixed size."""
@@ -45,6 +57,19 @@ class FixedStep(Stepper):
             )
         points = problem.retract(state.points + increment)
         require_finite(points, t, self.name)
-        slope = self.slope(problem, t, points)
+        slope = None
+        if t < limit:
+            slope = self.slope(problem, t, points)
+            require_finite_velocity(slope, t, problem.flow)
         end = replace(state, t=t, points=points, slope=slope, accepted=state.accepted + 1)
-        return Step(state, end, cubic_hermite(problem, state, end, slope))
+
+        @cache
+        def end_slope() -> Tensor:
+            if end.slope is not None:
+                return end.slope
+            evaluations = problem.evaluations
+            missing = self.slope(problem, t, points)
+            problem.evaluations = evaluations
+            return missing
+
+        return Step(state, end, cubic_hermite(problem, state, end, end_slope))

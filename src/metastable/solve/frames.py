@@ -9,13 +9,14 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from metastable.errors import StorageError
+from metastable.errors import SolveError, StorageError
 from metastable.measure import Measure
 from metastable.solve import checkpoint, storage
 from metastable.solve.checkpoint import Checkpoint
 from metastable.solve.events import Crossing
-from metastable.solve.path import Path, load
-from metastable.solve.provenance import SCHEMA_VERSION
+from metastable.solve.lock import Lock
+from metastable.solve.path import Path, stored
+from metastable.solve.storage import told
 
 
 @runtime_checkable
@@ -27,9 +28,15 @@ class Frames(Protocol):
         ...
 
     def path(
-        self, saved: int, end: Measure, end_time: float, events: tuple[Crossing, ...], provenance: dict[str, Any]
+        self,
+        saved: int,
+        end: Measure,
+        end_time: float,
+        events: tuple[Crossing, ...],
+        provenance: dict[str, Any],
+        before: Checkpoint | None = None,
     ) -> Path:
-        """The finished path."""
+        """The finished path; `before` is where the run stood before its last step."""
         ...
 
 
@@ -38,14 +45,28 @@ class InMemory:
 
     def __init__(self, times: Tensor, like: Tensor, mass: Tensor) -> None:
         self.times, self.mass = times, mass
-        self.frames = torch.empty((len(times), *like.shape), dtype=like.dtype, device=like.device)
+        shape = (len(times), *like.shape)
+        try:
+            self.frames = torch.empty(shape, dtype=like.dtype, device=like.device)
+        except RuntimeError:
+            size = len(times) * like.numel() * like.element_size() / 2**30
+            raise SolveError(
+                f"{len(times)} frames of {like.shape[0]} tokens need {size:.3g} GiB of memory; keep fewer times, "
+                "or stream them to disk with out="
+            ) from None
 
     def keep(self, index: int, points: Tensor) -> None:
         """Copy the frame into its row."""
         self.frames[index] = points
 
     def path(
-        self, saved: int, end: Measure, end_time: float, events: tuple[Crossing, ...], provenance: dict[str, Any]
+        self,
+        saved: int,
+        end: Measure,
+        end_time: float,
+        events: tuple[Crossing, ...],
+        provenance: dict[str, Any],
+        before: Checkpoint | None = None,
     ) -> Path:
         """A path that holds its frames."""
         return Path(
@@ -57,15 +78,18 @@ class InMemory:
             events=events,
             sphere=end.sphere,
             frames=self.frames[:saved],
+            before=before,
         )
 
 
 class OnDisk:
-    """Frames in `<out>.partial/` until the run is whole, then swapped in as `<out>`."""
+    """Frames in `<out>.partial/` until the run is whole, then swapped in as `<out>`, under the lock of `out`."""
 
-    def __init__(self, out: str, times: Tensor, like: Tensor, mass: Tensor, fingerprint: str, resume: bool) -> None:
-        self.out = out
-        self.partial = f"{out}.partial"
+    def __init__(
+        self, lock: Lock, times: Tensor, like: Tensor, mass: Tensor, fingerprint: str, resume: bool
+    ) -> None:
+        self.lock, self.out = lock, lock.out
+        self.partial = f"{self.out}.partial"
         self.store = os.path.join(self.partial, "path.zarr")
         self.checkpoint = os.path.join(self.partial, "checkpoint.npz")
         self.resumed: Checkpoint | None = None
@@ -73,57 +97,78 @@ class OnDisk:
             found = checkpoint.read(self.checkpoint, like.device)
             if found.fingerprint != fingerprint:
                 raise StorageError(
-                    f"{self.partial!r} holds an unfinished run with other parameters; delete it, choose another "
-                    "out, or pass resume=False"
+                    f"{told(self.partial)} holds an unfinished run with other parameters; delete it, choose "
+                    "another out, or pass resume=False"
                 )
             self.resumed = found
             try:
-                self.group = storage.reopen(self.store)
+                self.group = storage.reopen(self.store, times)
             except Exception as error:  # zarr raises many types for what is not a group
                 raise StorageError(
-                    f"{self.partial!r} has a checkpoint but no frames; delete it to start the run anew"
+                    f"{told(self.partial)} has a checkpoint but no frames; delete it to start the run anew"
                 ) from error
         else:
-            storage.refuse_foreign(out)
-            with storage.writing(out):
+            storage.refuse_foreign(self.out)
+            with storage.writing(self.out):
                 shutil.rmtree(self.partial, ignore_errors=True)
                 os.makedirs(self.partial)
                 self.group = storage.create(self.store, times, like, mass)
 
     def keep(self, index: int, points: Tensor) -> None:
         """Write one chunk."""
+        self.lock.check()
         with storage.writing(self.out):
             self.group["points"][index] = points.cpu().numpy()
 
+    def write(self, point: Checkpoint) -> None:
+        """Write a checkpoint."""
+        self.lock.check()
+        with storage.writing(self.checkpoint):
+            point.write(self.checkpoint)
+
     def path(
-        self, saved: int, end: Measure, end_time: float, events: tuple[Crossing, ...], provenance: dict[str, Any]
+        self,
+        saved: int,
+        end: Measure,
+        end_time: float,
+        events: tuple[Crossing, ...],
+        provenance: dict[str, Any],
+        before: Checkpoint | None = None,
     ) -> Path:
         """Declare the group complete, swap it in, and open it."""
-        assert provenance["schema_version"] == SCHEMA_VERSION
+        self.lock.check()
+        storage.refuse_foreign(self.out)
+        state = None if before is None else before.arrays()
         with storage.writing(self.out):
-            storage.finish(self.group, end, end_time, saved, events, provenance)
+            storage.finish(self.group, end, end_time, saved, events, provenance, state)
             storage.swap_in(self.store, self.out)
             shutil.rmtree(self.partial, ignore_errors=True)
-        return load(self.out)
+        return stored(self.out)
 
 
-def finished(out: str, fingerprint: str, observers: tuple[str, ...] = ()) -> Path | None:
+def finished(
+    out: str, fingerprint: str, observers: tuple[str, ...] = (), replaced: str | None = None
+) -> Path | None:
     """The same run, if it is already complete at `out`; another run there is an error.
 
     observers: names of those who look at the new run; one that ended the stored run must be among them.
+    replaced: fingerprint of a run that the new one contains, and may replace.
     """
     if not os.path.exists(out):
         return None
-    path = load(out)
-    if path.provenance.get("fingerprint") != fingerprint:
+    path = stored(out)
+    found = path.provenance.get("fingerprint")
+    if found != fingerprint:
+        if replaced is not None and found == replaced:
+            return None
         raise StorageError(
-            f"{out!r} holds another run; choose another out, or replace it with resume=False (--overwrite on "
-            "the command line), which happens when the new run is complete"
+            f"{told(out)} holds another run; choose another out, or replace it with resume=False (--overwrite), "
+            "which happens when the new run is complete"
         )
     ended_by = path.provenance.get("ended_by")
     if ended_by is not None and ended_by not in observers:
         raise StorageError(
-            f"{out!r} holds a run that the observer {ended_by} ended at t = {path.end_time:g}; pass such an "
+            f"{told(out)} holds a run that the observer {ended_by} ended at t = {path.end_time:g}; pass such an "
             "observer, choose another out, or replace it with resume=False"
         )
     return path

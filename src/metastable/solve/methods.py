@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TypeVar
 
+from metastable.arguments import shown
 from metastable.errors import InvalidInput
 from metastable.flows.flow import Flow
 from metastable.solve.adaptive import Adaptive
@@ -22,14 +24,24 @@ S = TypeVar("S", bound=Stepper)
 def register_stepper(kind: type[S]) -> type[S]:
     """Make a subclass of `Stepper` known under its `name`, for `solve(method=name)`; usable as a decorator."""
     if not (isinstance(kind, type) and issubclass(kind, Stepper)):
-        raise InvalidInput(f"a stepper must be a subclass of Stepper, got {kind!r}")
+        raise InvalidInput(f"a stepper must be a subclass of Stepper, got {shown(kind)}")
+    if missing := sorted(getattr(kind, "__abstractmethods__", ())):
+        raise InvalidInput(f"the stepper {kind.__name__} must give {', '.join(missing)}")
+    try:
+        inspect.signature(kind).bind()
+    except TypeError:
+        raise InvalidInput(
+            f"the stepper {kind.__name__} needs arguments, so that its name is not enough; pass one as method="
+        ) from None
     name = getattr(kind, "name", None)
     if not isinstance(name, str) or name in ("", "auto"):
-        raise InvalidInput(f"the stepper {kind.__name__} needs a name, a word other than 'auto', got {name!r}")
+        raise InvalidInput(f"the stepper {kind.__name__} needs a name, a word other than 'auto', got {shown(name)}")
     known = METHODS.get(name)
     # The same class again is a cell of a notebook that runs twice.
     if known is not None and (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
-        raise InvalidInput(f"the name {name!r} belongs to the stepper {known.__name__} already; choose another")
+        raise InvalidInput(
+            f"the name {shown(name)} belongs to the stepper {known.__name__} already; choose another"
+        )
     METHODS[name] = kind
     return kind
 
@@ -42,12 +54,14 @@ def choose_stepper(flow: Flow, method: str | Stepper, step: float | None) -> Ste
     """The stepper of that name, or the stepper itself; "auto" reads what methods and flow declare."""
     if isinstance(method, Stepper):
         stepper = method
-    elif method == "auto":
+        if not isinstance(getattr(stepper, "name", None), str):
+            raise InvalidInput(f"the stepper {type(stepper).__name__} needs a name")
+    elif isinstance(method, str) and method == "auto":
         exact = (kind() for kind in METHODS.values() if kind.exact)
         fallback = "adaptive" if flow.smooth and step is None else "rk4"
         stepper = next((s for s in exact if s.refusal(flow) is None), None) or METHODS[fallback]()
     elif not isinstance(method, str) or method not in METHODS:
-        raise InvalidInput(f"unknown method {method!r}; choose from auto, {', '.join(METHODS)}")
+        raise InvalidInput(f"unknown method {shown(method)}; choose from auto, {', '.join(METHODS)}")
     else:
         stepper = METHODS[method]()
     if (reason := stepper.refusal(flow)) is not None:

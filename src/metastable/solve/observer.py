@@ -10,13 +10,14 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.arguments import instance, number
 from metastable.errors import InvalidInput
 from metastable.flows.flow import Flow
 from metastable.solve.path import Path
 from metastable.solve.problem import State, Step
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Run:
     """What is known of a run before its first step."""
 
@@ -29,6 +30,18 @@ class Run:
     times: tuple[float, ...]
     """The times at which tokens are kept."""
     method: str
+
+    def __post_init__(self) -> None:
+        instance(self.flow, "flow", Flow, "a Flow such as SelfAttention")
+        instance(self.mass, "mass", Tensor, "a tensor")
+        instance(self.start, "start", State, "a State")
+        number(self.t, "t")
+        instance(self.method, "method", str, "a name")
+
+    def __repr__(self) -> str:
+        n, d = self.start.points.shape
+        span = f"t = {self.start.t:g} .. {self.t:g}"
+        return f"Run({type(self.flow).__name__}, {n} tokens in R^{d}, {span}, method {self.method!r})"
 
 
 @runtime_checkable
@@ -50,6 +63,9 @@ class Observer(Protocol):
     def end(self, path: Path | None) -> None:
         """The run is over; None if it broke off (an error, Ctrl-C)."""
         return None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
 
 
 class Audience:
@@ -86,11 +102,15 @@ class Audience:
         return first
 
 
-def check_observer(observer: Any, name: str) -> None:
-    """Refuse what cannot observe a run."""
-    if isinstance(observer, type) or not isinstance(observer, Observer):
-        given = f"the class {observer.__name__}" if isinstance(observer, type) else type(observer).__name__
-        raise InvalidInput(f"{name} must have the methods begin, step and end of an Observer, got {given}")
+def observers_of(given: Any) -> tuple[Observer, ...]:
+    """The observers from outside, in order."""
+    if isinstance(given, Observer | str) or not isinstance(given, Sequence):
+        raise InvalidInput(f"observers must be a sequence of Observer, got {type(given).__name__}")
+    for observer in given:
+        if isinstance(observer, type) or not isinstance(observer, Observer):
+            kind = f"the class {observer.__name__}" if isinstance(observer, type) else type(observer).__name__
+            raise InvalidInput(f"an observer must have the methods begin, step and end of an Observer, got {kind}")
+    return tuple(given)
 
 
 def _stop(answer: Any, step: Step, observer: Observer) -> float | None:

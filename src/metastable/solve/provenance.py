@@ -14,7 +14,7 @@ from torch import Tensor
 from metastable._version import __version__
 from metastable.errors import InvalidInput
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Version of the layout of stored paths; a reader refuses files that are newer than itself."""
 
 _LIBRARIES = ("torch", "numpy", "scipy", "numba")
@@ -38,14 +38,19 @@ def _software() -> dict[str, str]:
     }
 
 
-def fingerprint(parameters: dict[str, Any], *tensors: Tensor) -> str:
-    """SHA-256 of the parameters and the initial data: two runs with one fingerprint are the same run."""
+def fingerprint(parameters: dict[str, Any]) -> str:
+    """SHA-256 of the parameters, the digest of the tokens among them: runs with one fingerprint are one run."""
     try:
-        digest = hashlib.sha256(json.dumps(parameters, sort_keys=True).encode())
-    except (TypeError, ValueError) as error:
+        return hashlib.sha256(json.dumps(parameters, sort_keys=True).encode()).hexdigest()
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(
             f"what describes a run must be numbers, strings, lists and dicts of them, got something else: {error}"
         ) from None
+
+
+def digest(*tensors: Tensor) -> str:
+    """SHA-256 of the numbers in tensors."""
+    sha = hashlib.sha256()
     for tensor in tensors:
-        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
+        sha.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return sha.hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Callable, Sequence
 
 from torch import Tensor
@@ -27,7 +28,7 @@ class Recorder(Observer):
         self._keep_up_to(step.t, step.at)
 
     def _keep_up_to(self, t: float, tokens: Callable[[Sequence[float]], list[Tensor]]) -> None:
-        due = self.times[self.saved : bisect.bisect_right(self.times, t)]
+        due = self.times[self.saved : bisect.bisect_right(self.times, t + 4 * math.ulp(t))]
         # In small groups, so that a step that spans many save times does not hold them all in memory.
         for first in range(0, len(due), FRAMES_AT_ONCE):
             for points in tokens(due[first : first + FRAMES_AT_ONCE]):

@@ -38,3 +38,6 @@ class Stepper(ABC):
     @abstractmethod
     def advance(self, problem: Problem, state: State, limit: float) -> Step:
         """One accepted step that does not pass `limit`."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(order {self.order})"

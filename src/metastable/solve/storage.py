@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import uuid
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -14,22 +15,34 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metastable.errors import StorageError
+from metastable.errors import InvalidInput, StorageError
 from metastable.measure import Measure
 from metastable.solve.events import Crossing
 from metastable.solve.provenance import SCHEMA_VERSION
 
 _KIND = "metastable path"
+LONGEST_PLACE = 80
+"""Most characters of a place in a sentence, which is one line of fewer than 200."""
 
 
 def create(location: str, times: Tensor, like: Tensor, mass: Tensor) -> Any:
-    """A new group with room for every frame: one chunk per saved time, so that frames stream to disk."""
+    """A new group with room for every frame: one chunk per saved time, so that frames stream to disk.
+
+    Axes have the names that xarray reads, so that `xarray.open_zarr` opens a path as it is.
+    """
     n, d = like.shape
     dtype = "float32" if like.dtype == torch.float32 else "float64"
     group = _group(location, mode="w")
-    group.create_array("times", data=times.cpu().numpy())
-    group.create_array("mass", data=mass.cpu().numpy())
-    group.create_array("points", shape=(len(times), n, d), chunks=(1, n, d), dtype=dtype)
+    group.create_array("time", data=times.cpu().numpy(), dimension_names=("time",))
+    group.create_array("mass", data=mass.cpu().numpy(), dimension_names=("token",))
+    group.create_array(
+        "points",
+        shape=(len(times), n, d),
+        chunks=(1, n, d),
+        dtype=dtype,
+        fill_value=float("nan"),
+        dimension_names=("time", "token", "axis"),
+    )
     return group
 
 
@@ -40,21 +53,37 @@ def finish(
     saved: int,
     events: tuple[Crossing, ...],
     provenance: dict[str, Any],
+    state: dict[str, np.ndarray] | None = None,
 ) -> None:
-    """Write what is known only at the end and declare the group complete."""
+    """Write what is known only at the end and declare the group complete.
+
+    state: where the run stood before its last step, as arrays; it goes into a group of its own.
+    """
+    import zarr
+
     # Overwriting makes this repeatable: a run that failed right here finishes when it is called again.
-    group.create_array("end", data=end.points.cpu().numpy(), overwrite=True)
+    group.create_array("end", data=end.points.cpu().numpy(), dimension_names=("token", "axis"), overwrite=True)
+    if state is not None:
+        inner = group.create_group("state", overwrite=True)
+        for name, values in state.items():
+            inner.create_array(name, data=values)
+    # Frames that the run did not reach are not there.
+    group["points"].resize((saved, *group["points"].shape[1:]))
+    group["time"].resize((saved,))
     group.attrs.update(
         {
             "kind": _KIND,
-            "schema_version": provenance["schema_version"],
-            "provenance": json.dumps(provenance, sort_keys=True),
+            "schema_version": SCHEMA_VERSION,
+            "provenance": _plain(provenance),
             "events": json.dumps([[e.name, e.time, e.direction] for e in events]),
             "end_time": end_time,
             "saved": saved,
             "sphere": end.sphere,
         }
     )
+    with warnings.catch_warnings():  # zarr tells that other implementations may ignore the collected metadata
+        warnings.simplefilter("ignore")
+        zarr.consolidate_metadata(group.store)
 
 
 def save(
@@ -66,6 +95,7 @@ def save(
     end_time: float,
     events: tuple[Crossing, ...],
     provenance: dict[str, Any],
+    state: dict[str, np.ndarray] | None = None,
 ) -> None:
     """Write a path beside its destination, then swap it in."""
     destination = os.path.normpath(destination)
@@ -76,7 +106,7 @@ def save(
             group = create(aside, times, end.points, mass)
             for index, points in enumerate(frames):
                 group["points"][index] = points.cpu().numpy()
-            finish(group, end, end_time, len(times), events, provenance)
+            finish(group, end, end_time, len(times), events, provenance, state)
             swap_in(aside, destination)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
@@ -85,28 +115,28 @@ def save(
 def read(where: str) -> dict[str, Any]:
     """All of a stored path but its frames, by the names of `Path`."""
     if not os.path.exists(where):
-        raise StorageError(f"there is no file or folder {where!r}")
+        raise StorageError(f"there is no file or folder {told(where)}")
     try:
         group = _group(where)
         attributes: dict[str, Any] = dict(group.attrs)
     except Exception as error:  # zarr raises many types for what is not a group
-        raise StorageError(f"{where!r} is not a metastable path: {_first_line(error)}") from error
+        raise StorageError(f"{told(where)} is not a metastable path: {_first_line(error)}") from error
     if attributes.get("kind") != _KIND:
-        raise StorageError(f"{where!r} is a zarr group but not a complete metastable path")
+        raise StorageError(f"{told(where)} is a zarr group but not a complete metastable path")
     version = attributes.get("schema_version")
     if not isinstance(version, int):
-        raise StorageError(f"{where!r} has no readable schema version, got {version!r}")
+        raise StorageError(f"{told(where)} has no readable schema version, got {version!r}")
     if version > SCHEMA_VERSION:
         raise StorageError(
-            f"{where!r} has schema version {version}, newer than {SCHEMA_VERSION}, the newest that this metastable "
-            "reads; upgrade metastable"
+            f"{told(where)} has schema version {version}, newer than {SCHEMA_VERSION}, the newest that this "
+            "metastable reads; upgrade metastable"
         )
     try:
         saved = int(attributes["saved"])
         mass = torch.from_numpy(np.asarray(group["mass"]))
         end_points = torch.from_numpy(np.asarray(group["end"]))
         return {
-            "times": torch.from_numpy(np.asarray(group["times"][:saved])),
+            "times": torch.from_numpy(np.asarray(group["time" if version > 1 else "times"][:saved])),
             "mass": mass,
             "end": Measure(end_points, mass, sphere=bool(attributes["sphere"]), dtype=end_points.dtype),
             "end_time": float(attributes["end_time"]),
@@ -115,12 +145,29 @@ def read(where: str) -> dict[str, Any]:
             "sphere": bool(attributes["sphere"]),
         }
     except Exception as error:  # truncated chunks surface as many types, too
-        raise StorageError(f"{where!r} is damaged: {_first_line(error)}") from error
+        raise StorageError(f"{told(where)} is damaged: {_first_line(error)}") from error
 
 
-def reopen(location: str) -> Any:
+def read_state(location: str, fingerprint: str | None) -> dict[str, np.ndarray] | None:
+    """Where a stored run stood before its last step, as arrays; None if that was not stored."""
+    try:
+        group = _group(location)
+        stored = json.loads(str(group.attrs["provenance"])).get("fingerprint")
+        state = {name: np.asarray(array) for name, array in group["state"].arrays()} if "state" in group else None
+    except Exception as error:
+        raise StorageError(f"{told(location)} cannot be read: {_first_line(error)}") from error
+    if stored != fingerprint:
+        raise StorageError(f"{told(location)} holds another run now")
+    return state
+
+
+def reopen(location: str, times: Tensor) -> Any:
     """The unfinished group of an interrupted run, to write on."""
-    return _group(location, mode="r+")
+    group = _group(location, mode="r+", collected=False)
+    if group["time"].shape != times.shape:  # the run was interrupted when it was about to be complete
+        group.create_array("time", data=times.cpu().numpy(), dimension_names=("time",), overwrite=True)
+        group["points"].resize((len(times), *group["points"].shape[1:]))
+    return group
 
 
 def refuse_foreign(destination: str) -> None:
@@ -132,7 +179,7 @@ def refuse_foreign(destination: str) -> None:
     except Exception:  # zarr raises many types for what is not a group
         ours = False
     if not ours:
-        raise StorageError(f"{destination!r} exists and is not a metastable path; choose another name")
+        raise StorageError(f"{told(destination)} exists and is not a metastable path; choose another name")
 
 
 def read_frames(location: str, index: int | slice, fingerprint: str | None) -> Tensor:
@@ -145,11 +192,11 @@ def read_frames(location: str, index: int | slice, fingerprint: str | None) -> T
             group["points"][: int(group.attrs["saved"])] if isinstance(index, slice) else group["points"][index]
         )
     except Exception as error:
-        raise StorageError(f"{location!r} cannot be read: {_first_line(error)}") from error
+        raise StorageError(f"{told(location)} cannot be read: {_first_line(error)}") from error
     if stored != fingerprint:
-        raise StorageError(f"{location!r} holds another run now; this path's frames are gone")
+        raise StorageError(f"{told(location)} holds another run now; this path's frames are gone")
     if missing:
-        raise StorageError(f"{location!r} is damaged: frames are missing")
+        raise StorageError(f"{told(location)} is damaged: frames are missing")
     return torch.from_numpy(np.asarray(frames))
 
 
@@ -179,16 +226,28 @@ def writing(destination: str) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, StorageError):
             raise
-        raise StorageError(
-            f"cannot write {destination!r}: {error.strerror or _first_line(error)}; what was there is untouched"
-        ) from error
+        reason = error.strerror or _first_line(error)
+        raise StorageError(f"cannot write {told(destination)}: {reason}; what was there is untouched") from error
 
 
-def _group(location: str, mode: Literal["r", "r+", "w"] = "r") -> Any:
+def told(place: str) -> str:
+    """A place as a sentence names it: the end of it, where it is long."""
+    return repr(place if len(place) <= LONGEST_PLACE else f"...{place[3 - LONGEST_PLACE :]}")
+
+
+def _plain(provenance: dict[str, Any]) -> str:
+    try:
+        return json.dumps(provenance, sort_keys=True)
+    except (TypeError, ValueError, RecursionError):
+        raise InvalidInput("the provenance of a path must be numbers, strings, lists and dicts of them") from None
+
+
+def _group(location: str, mode: Literal["r", "r+", "w"] = "r", collected: bool | None = None) -> Any:
     import zarr
 
-    return zarr.open_group(location, mode=mode)
+    return zarr.open_group(location, mode=mode, use_consolidated=collected)
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    text = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return text if len(text) <= LONGEST_PLACE else f"{text[: LONGEST_PLACE - 3]}..."
