@@ -12,6 +12,7 @@ import torch
 from metastable.errors import InvalidInput
 from metastable.flows.flow import Flow
 from metastable.flows.identity import identity, unidentified
+from metastable.flows.plan import Plan
 from metastable.measure import Measure
 from metastable.solve.arguments import (
     final_time,
@@ -93,6 +94,7 @@ def solve(
     if isinstance(events, Event) or not all(isinstance(e, Event) for e in events):
         raise InvalidInput("events must be a sequence of Event")
     guests = _guests(observers)
+    flow = flow.for_run(Plan(0.0, t, rtol, atol, step, rho.points.dtype))
     stepper = choose_stepper(flow, method, step)
     step = stepper.step_size(step, t, bool(events))
     tiny = 4 * torch.finfo(rho.points.dtype).eps
@@ -160,6 +162,7 @@ def solve(
             "rejected_steps": state.rejected,
             "evaluations": problem.evaluations,
         }
+        record |= flow.record()
         if audience.ended_by is not None and audience.ended_by is not watch:
             record["ended_by"] = type(audience.ended_by).__name__
         crossings = tuple(hit for hit in watch.crossings if hit.time <= state.t)
