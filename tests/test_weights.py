@@ -44,14 +44,71 @@ def test_layers_share_the_time_and_a_knot_belongs_to_the_layer_after_it():
     first, second = random_weights(0, 2), random_weights(1, 2)
     layers = ms.Schedule.layers([first, second], 2.0)
     assert layers.breakpoints == (1.0,) and layers.piecewise_constant
-    assert [layers(t) is first for t in (-1.0, 0.0, 0.999, 1.0, 5.0)] == [True, True, True, False, False]
+    assert [layers(t) is first for t in (-1.0, 0.0, 0.999, 1.0, 2.0)] == [True, True, True, False, False]
     with pytest.raises(InvalidInput, match=r"a Schedule must return AttentionWeights, got float at t = 0\.5"):
         ms.Schedule(lambda t: t)(0.5)
+
+
+def test_after_its_last_layer_a_schedule_has_no_weights():
+    layers = ms.Schedule.layers([random_weights(0, 2)] * 4, 1.0)
+    assert layers(1.0) is layers(0.0)
+    with pytest.raises(InvalidInput, match=r"no weights after t = 1, asked for t = 1\.5"):
+        layers(1.5)
+    with pytest.raises(
+        InvalidInput, match=r"after t = 1, but the run goes on to t = 2; give t = 1, or more layers"
+    ):
+        ms.solve(ms.SelfAttention(layers, 1.0), ms.sphere.uniform(5, 2), 2.0)
+
+
+@pytest.mark.parametrize(("step", "given"), [(0.1, r"0\.08333333333"), (0.3, r"0\.25"), (0.2500001, r"0\.25")])
+def test_a_step_that_does_not_divide_a_layer_is_refused(step, given):
+    flow = ms.SelfAttention(ms.Schedule.layers([random_weights(0, 2)] * 4, 1.0), 1.0)
+    with pytest.raises(InvalidInput, match=rf"does not divide the layer from t = 0 to 0\.25; give step = {given}"):
+        ms.solve(flow, ms.sphere.uniform(5, 2), 1.0, method="euler", step=step)
+
+
+@pytest.mark.parametrize("step", [0.25, 0.125, 1 / 12, None])
+def test_a_step_that_divides_every_layer_is_taken(step):
+    flow = ms.SelfAttention(ms.Schedule.layers([random_weights(0, 2)] * 4, 1.0), 1.0)
+    for t in (1.0, 0.6):
+        path = ms.solve(flow, ms.sphere.uniform(5, 2), t, method="euler", step=step)
+        assert path.end_time == t
+
+
+@pytest.mark.parametrize("wrong", ["abc", None, 3, b"", [], {}, 1j, torch.ones(2, 2)])
+def test_a_schedule_is_a_function_that_works(wrong):
+    with pytest.raises(InvalidInput, match="the function of a Schedule must be a function, got"):
+        ms.Schedule(wrong)
+    with pytest.raises(InvalidInput, match=r"breakpoints must be|number"):
+        ms.Schedule(lambda t: weights(), breakpoints=wrong if wrong != [] else [[]])
+    with pytest.raises(InvalidInput, match="piecewise_constant must be True or False"):
+        ms.Schedule(lambda t: weights(), piecewise_constant=wrong)
+    with pytest.raises(InvalidInput, match=r"layers must be a sequence|at least one layer"):
+        ms.Schedule.layers(wrong, 1.0)
+    for failing in (lambda: 3, lambda t: 1 / 0, lambda t: wrong):
+        with pytest.raises(InvalidInput, match="Schedule"):
+            ms.SelfAttention(ms.Schedule(failing), 1.0)
+
+
+def test_what_they_are_in_one_line():
+    w = weights()
+    assert repr(w) == "AttentionWeights(d=2, dense)"
+    assert repr(ms.Schedule.layers([w, w], 3.0)) == "Schedule(2 layers until t = 3)"
+    assert (
+        repr(ms.Schedule(abs, breakpoints=[1.0], time_scale=0.1)) == "Schedule(abs, 1 breakpoints, time_scale=0.1)"
+    )
 
 
 @pytest.mark.parametrize(
     ("build", "match"),
     [
+        (
+            lambda w: ms.Schedule.layers([w, w], 1.0, knots=[0.0, 0.5, 2.0]),
+            "the last of the knots must be t = 1, got 2",
+        ),
+        (lambda w: ms.Schedule.layers([w, w], 1.0, knots=[0.0, 2.0, 1.0]), "knots must be strictly increasing"),
+        (lambda w: ms.Schedule(lambda t: w, time_scale=0.0), "time_scale must be > 0"),
+        (lambda w: ms.Schedule(lambda t: w, time_scale="fast"), "time_scale must be a number"),
         (lambda w: ms.AttentionWeights(V=w.V, B=[[1.0, 2.0]]), "B must be square"),
         (lambda w: ms.AttentionWeights(V=w.V, B=torch.eye(2)), "same shape"),
         (lambda w: ms.AttentionWeights(V=w.V * float("nan"), B=w.B), "V must be finite"),
@@ -59,7 +116,7 @@ def test_layers_share_the_time_and_a_knot_belongs_to_the_layer_after_it():
         (lambda w: ms.AttentionWeights.from_qkv(torch.ones(1, 3), torch.ones(2, 3), w.V), "Q and K must have"),
         (lambda w: ms.AttentionWeights.from_qkv(torch.ones(1, 3), torch.ones(1, 3), torch.ones(1, 3)), "needs O"),
         (lambda w: ms.Schedule.layers([], 1.0), "at least one layer"),
-        (lambda w: ms.Schedule.layers([w], -1.0), "t must be finite and > 0"),
+        (lambda w: ms.Schedule.layers([w], -1.0), "t must be > 0"),
         (lambda w: ms.Schedule.layers([w, w], 1.0, knots=[0.0, 1.0]), "need 3 knots"),
     ],
 )

@@ -60,8 +60,8 @@ def test_only_a_residual_flow_says_so():
     ("build", "match"),
     [
         (lambda w: ms.MultiHead([]), "at least one head"),
-        (lambda w: ms.MultiHead([w]), "every head must be a flow"),
-        (lambda w: ms.MultiHead([ms.Hardmax(w)], combine="max"), "combine must be one of sum, mean"),
+        (lambda w: ms.MultiHead([w]), "heads must be a sequence of flows, got AttentionWeights at place 0"),
+        (lambda w: ms.MultiHead([ms.Hardmax(w)], combine="max"), "unknown combine 'max'; choose from sum, mean"),
         (
             lambda w: ms.MultiHead([ms.Hardmax(w), ms.Hardmax(ms.AttentionWeights(V=EYE[:2, :2], B=EYE[:2, :2]))]),
             r"all heads must have one dimension, got \[2, 3\]",

@@ -68,7 +68,7 @@ def test_v7_entropy_identity():
     ("call", "match"),
     [
         (lambda x: observe.attention_entropy(x, head(0, 3), 1.0), "but the weights have dimension 3"),
-        (lambda x: observe.interaction_energy(x, head(0, 2), -1.0), "beta must be finite"),
+        (lambda x: observe.interaction_energy(x, head(0, 2), -1.0), "beta must be >= 0"),
         (lambda x: observe.interaction_energy(x, head(0, 2), 0.0, log=True), "needs beta > 0"),
     ],
 )

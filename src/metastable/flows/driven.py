@@ -8,10 +8,13 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.attend import Attended, attend_unchecked
+from metastable.arguments import function
+from metastable.attention.kernel import Attended
 from metastable.errors import InvalidInput, NoEnergy
+from metastable.flows.attending import Tolerance
 from metastable.flows.identity import unreadable
 from metastable.flows.softmax import SelfAttention
+from metastable.measure import as_tensor
 from metastable.weights import AttentionWeights, Schedule
 
 
@@ -39,16 +42,16 @@ class DrivenAttention(SelfAttention):
         crowd_mass: Float[Tensor, "m"],
         *,
         kernel: str = "auto",
-        rtol: float | None = None,
+        rtol: Tolerance = "auto",
     ) -> None:
         super().__init__(weights, beta, kernel=kernel, rtol=rtol)
-        start = crowd(0.0)
-        if start.shape != (len(crowd_mass), self.d):
+        self.crowd, self.crowd_mass = function(crowd, "crowd"), as_tensor(crowd_mass, "crowd_mass")
+        start, expected = as_tensor(crowd(0.0), "crowd(0)"), (*self.crowd_mass.shape, self.d)
+        if start.shape != expected:
             raise InvalidInput(
-                f"crowd(t) must have shape ({len(crowd_mass)}, {self.d}), one row per mass in the dimension of the "
-                f"weights, got {tuple(start.shape)}"
+                f"crowd(t) must have shape {expected}, one row per mass in the dimension of the weights, got "
+                f"{tuple(start.shape)}"
             )
-        self.crowd, self.crowd_mass = crowd, crowd_mass
 
     def attention(
         self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]
@@ -56,16 +59,8 @@ class DrivenAttention(SelfAttention):
         """Attention of every token over the crowd, and the weights at that time in the tokens' precision."""
         w = self.weights_at(t, points)
         crowd = self.crowd(t).to(points)
-        attended = attend_unchecked(
-            w.queries(points),
-            w.keys(crowd),
-            w.values(crowd),
-            self.crowd_mass.to(points),
-            self.beta,
-            kernel=self.kernel,
-            rtol=self.rtol,
-        )
-        return attended, w
+        mass = self.crowd_mass.to(points)
+        return self.attend(w.queries(points), w.keys(crowd), w.values(crowd), mass, self.beta), w
 
     def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
         """None: the crowd is a force from outside."""

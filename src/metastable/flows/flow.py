@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from metastable import rowwise
-from metastable.errors import InvalidInput, NoEnergy
+from metastable.arguments import instance
+from metastable.errors import NoEnergy
 from metastable.flows.drift import Drift, Velocity, checked
 from metastable.flows.identity import describe_weights, identity, ours
+from metastable.flows.plan import Plan
+from metastable.flows.time_scale import time_scale
 from metastable.sphere import normalize
 from metastable.weights import AttentionWeights, Schedule
 
@@ -57,6 +62,14 @@ class Flow(ABC):
         """Times at which the field jumps; the integrators stop and restart there."""
         return ()
 
+    @property
+    def time_scale(self) -> float:
+        """The shortest time in which the field changes by itself and back, such as the width of a pulse.
+
+        The adaptive method makes no longer step, so that no pulse lies unseen between its stages.
+        """
+        return math.inf
+
     @abstractmethod
     def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift | Tensor:
         """F(t, x, m) at tokens on the sphere, before the tangent projection: a tensor (n, d), or a `Drift`."""
@@ -91,6 +104,21 @@ class Flow(ABC):
         drift = self.ambient_drift(t, x, mass)
         return Velocity(self._projected(x, drift, out), drift.lipschitz)
 
+    def for_run(self, plan: Plan) -> Flow:
+        """The flow as a run with this plan takes it: itself, or a copy that knows the run's tolerance and interval.
+
+        Refuses a run that it cannot make.
+        """
+        return self
+
+    def record(self) -> dict[str, Any]:
+        """What the flow has to say of a run that it made, for the provenance of the path."""
+        return {}
+
+    def recall(self, record: dict[str, Any]) -> None:
+        """Go on with the record of a run that was interrupted."""
+        return None
+
     def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
         """The functional that the flow increases (or decreases) along every path, where one exists."""
         raise NoEnergy(f"{type(self).__name__} is not a gradient flow, so it has no energy")
@@ -102,6 +130,9 @@ class Flow(ABC):
         package is described by its class, a digest of its code and attributes, and its plain parameters.
         """
         return {"flow": type(self).__name__} | identity(self, self.caches)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(d={self.d})"
 
     def _projected(self, x: Tensor, drift: Drift, out: Tensor | None = None) -> Tensor:
         if self.spherical:
@@ -130,14 +161,14 @@ class Flow(ABC):
 class WeightedFlow(Flow):
     """A flow with one set of weights (V, B), constant or a `Schedule` in time."""
 
-    caches = ("_first", "_moved")
+    caches: ClassVar[tuple[str, ...]] = ("_first", "_moved", "_time_scale")
 
     def __init__(self, weights: AttentionWeights | Schedule) -> None:
-        if not isinstance(weights, AttentionWeights | Schedule):
-            raise InvalidInput(f"weights must be AttentionWeights or a Schedule, got {type(weights).__name__}")
+        instance(weights, "weights", (AttentionWeights, Schedule), "AttentionWeights or a Schedule")
         self.weights = weights
         self._first = weights if isinstance(weights, AttentionWeights) else weights(0.0)
         self._moved: tuple[AttentionWeights, AttentionWeights] | None = None
+        self._time_scale = math.inf
 
     @property
     def d(self) -> int:
@@ -149,6 +180,22 @@ class WeightedFlow(Flow):
         """Times at which the scheduled weights jump."""
         return self.weights.breakpoints if isinstance(self.weights, Schedule) else ()
 
+    @property
+    def time_scale(self) -> float:
+        """Of the scheduled weights: what the `Schedule` states, or in a run what probing finds; else infinite."""
+        stated = self.weights.time_scale if isinstance(self.weights, Schedule) else None
+        return self._time_scale if stated is None else stated
+
+    def for_run(self, plan: Plan) -> Self:
+        """With scheduled weights: a copy that knows how fast they change in the run."""
+        if not isinstance(self.weights, Schedule):
+            return self
+        self.weights.check_run(plan.start, plan.stop, plan.step)
+        prepared = self if self._foreign else copy.copy(self)
+        if self.weights.time_scale is None:
+            prepared._time_scale = time_scale(self.weights, plan.start, plan.stop)
+        return prepared
+
     def weights_at(self, t: float, like: Tensor | None = None) -> AttentionWeights:
         """The weights at time t, in the precision and on the device of the tokens `like`."""
         w = self.weights if isinstance(self.weights, AttentionWeights) else self.weights(t)
@@ -159,5 +206,10 @@ class WeightedFlow(Flow):
         return self._moved[1]
 
     def describe(self) -> dict[str, Any]:
-        """Name and weights of the flow."""
-        return super().describe() | {"weights": describe_weights(self.weights)}
+        """Name and weights of the flow, and the time scale that their schedule states."""
+        described = super().describe() | {"weights": describe_weights(self.weights)}
+        stated = self.weights.time_scale if isinstance(self.weights, Schedule) else None
+        return described if stated is None else described | {"time_scale": stated}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.weights!r})"

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.arguments import choice, flag, sequence
 from metastable.errors import InvalidInput, NoEnergy
+from metastable.flows.attending import attention_record
 from metastable.flows.drift import Drift
 from metastable.flows.energy import require_gradient_structure
 from metastable.flows.flow import Flow
+from metastable.flows.plan import Plan
 from metastable.flows.stacked_heads import STACKED_SCORES, StackedHeads, stackable
 from metastable.flows.unnormalized import UnnormalizedAttention
 
@@ -29,22 +33,17 @@ class MultiHead(Flow):
     caches = ("_stack", "_stackable")
 
     def __init__(self, heads: Sequence[Flow], combine: str = "sum", *, residual: bool = False) -> None:
-        self.heads = tuple(heads)
+        self.heads = sequence(heads, "heads", Flow, "flows")
         if not self.heads:
             raise InvalidInput("MultiHead needs at least one head, got none")
-        for head in self.heads:
-            if not isinstance(head, Flow):
-                raise InvalidInput(f"every head must be a flow, got {type(head).__name__}")
         if len({head.d for head in self.heads}) > 1:
             raise InvalidInput(f"all heads must have one dimension, got {sorted({h.d for h in self.heads})}")
         if len({head.spherical for head in self.heads}) > 1:
             raise InvalidInput("heads on the sphere and Euclidean heads cannot be mixed")
-        if combine not in COMBINE:
-            raise InvalidInput(f"combine must be one of {', '.join(COMBINE)}, got {combine!r}")
-        self.combine = combine
+        self.combine = choice(combine, "combine", COMBINE)
         self.spherical = self.heads[0].spherical
         self.smooth = all(head.smooth for head in self.heads)
-        self.residual = residual
+        self.residual = flag(residual, "residual")
         self._stackable = stackable(self.heads)
         self._stack: StackedHeads | None = None
 
@@ -57,6 +56,38 @@ class MultiHead(Flow):
     def breakpoints(self) -> tuple[float, ...]:
         """Times at which any head's weights jump."""
         return tuple(sorted({t for head in self.heads for t in head.breakpoints}))
+
+    @property
+    def time_scale(self) -> float:
+        """The shortest of any head."""
+        return min(head.time_scale for head in self.heads)
+
+    def for_run(self, plan: Plan) -> MultiHead:
+        """All heads as the run takes them; heads that are computed at once keep all digits."""
+        if self._foreign:
+            return self
+        prepared = copy.copy(self)
+        prepared.heads = tuple(head.for_run(plan) for head in self.heads)
+        prepared._stack = None
+        return prepared
+
+    def record(self) -> dict[str, Any]:
+        """The kernels of all heads together; "heads" where they were computed at once, with all digits."""
+        parts = [record["attention"] for head in self.heads if "attention" in (record := head.record())]
+        if not parts:
+            return {}
+        used: dict[str, float] = {}
+        for part in parts:
+            for name in part["kernels"]:
+                used[name] = max(used.get(name, 0.0), part["largest_error"] or 0.0)
+        tolerances = [part["rtol"] for part in parts if part["rtol"] is not None]
+        stacked = {"heads": 0.0} if self._stack is not None else {}
+        return attention_record(max(tolerances, default=None), used | stacked)
+
+    def recall(self, record: dict[str, Any]) -> None:
+        """Take over the kernels of the run so far."""
+        for head in self.heads:
+            head.recall(record)
 
     @property
     def factor(self) -> float:
@@ -100,6 +131,9 @@ class MultiHead(Flow):
                 raise NoEnergy("only unnormalised heads without a change of time add up to a gradient flow")
             total += require_gradient_structure(head.weights_at(t)) * head.energy(points, mass, t)
         return self.factor * total
+
+    def __repr__(self) -> str:
+        return f"MultiHead({len(self.heads)} heads, d={self.d}, combine={self.combine!r})"
 
     def describe(self) -> dict[str, Any]:
         """The heads and how they are combined."""

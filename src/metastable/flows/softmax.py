@@ -8,22 +8,23 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.attend import Attended, attend_unchecked, check_beta, check_kernel
+from metastable.attention.kernel import Attended
 from metastable.errors import InvalidInput, NoEnergy
+from metastable.flows.attending import AttendingFlow, Tolerance
 from metastable.flows.drift import Drift
 from metastable.flows.energy import interaction_energy, require_gradient_structure
-from metastable.flows.flow import WeightedFlow
 from metastable.measure import as_tensor
 from metastable.rowwise import mean_spread
 from metastable.weights import AttentionWeights, Schedule
 
 
-class SelfAttention(WeightedFlow):
+class SelfAttention(AttendingFlow):
     """x_i' = P V m_i,   m_i = sum_j m_j e^{l_ij} x_j / sum_j m_j e^{l_ij},   l_ij = beta <x_i, B x_j> + <g, x_j>.
 
     weights: `AttentionWeights`, or a `Schedule` of them. beta >= 0. field: the optional vector g (d,), which a
     trained layer has through its biases. kernel and rtol go to `attend`: a kernel's name, and the relative error
-    allowed to it (None: all digits). Self-attention (j = i) is included. Source: [arXiv:2312.10794].
+    allowed to it: None for all digits, "auto" for a share of the tolerance of a run (see `AttendingFlow`).
+    Self-attention (j = i) is included. Source: [arXiv:2312.10794].
 
     >>> flow = SelfAttention(AttentionWeights(V=torch.eye(2), B=torch.eye(2)), beta=1.0)
     >>> flow.velocity(0.0, torch.tensor([[1.0, 0.0], [0.0, 1.0]]).double(), torch.tensor([0.5, 0.5]).double())
@@ -38,14 +39,9 @@ class SelfAttention(WeightedFlow):
         *,
         field: Any = None,
         kernel: str = "auto",
-        rtol: float | None = None,
+        rtol: Tolerance = "auto",
     ) -> None:
-        super().__init__(weights)
-        check_beta(beta)
-        check_kernel(kernel, rtol)
-        self.beta = float(beta)
-        self.kernel = kernel
-        self.rtol = rtol
+        super().__init__(weights, beta, kernel, rtol)
         self.field: Tensor | None = None
         if field is not None:
             self.field = as_tensor(field, "field")
@@ -65,11 +61,7 @@ class SelfAttention(WeightedFlow):
             lift = (points @ self.field.to(points))[:, None]
             queries = torch.cat([beta * queries, torch.ones_like(lift)], dim=1)
             keys, beta = torch.cat([keys, lift], dim=1), 1.0
-        values = w.values(points)
-        return (
-            attend_unchecked(queries, keys, values, mass, beta, kernel=self.kernel, rtol=self.rtol),
-            w,
-        )
+        return self.attend(queries, keys, w.values(points), mass, beta), w
 
     def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
         """V m_i before the projection."""
@@ -100,7 +92,7 @@ class SelfAttention(WeightedFlow):
 
     def describe(self) -> dict[str, Any]:
         """Name, weights, beta, field and kernel."""
-        described = super().describe() | {"beta": self.beta, "kernel": self.kernel, "rtol": self.rtol}
+        described = super().describe()
         if self.field is not None:
             described["field"] = self.field.tolist()
         return described

@@ -8,18 +8,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.attend import attend_unchecked, check_beta, check_kernel
+from metastable.arguments import number
 from metastable.errors import InvalidInput
+from metastable.flows.attending import AttendingFlow, Tolerance
 from metastable.flows.drift import Drift
 from metastable.flows.energy import interaction_energy, require_gradient_structure
-from metastable.flows.flow import WeightedFlow
 from metastable.weights import AttentionWeights, Schedule
 
 SCALED_FROM = 20.0
 """beta |B| above which the field is scaled by default: beyond e^20 a unit of time cannot be resolved in float64."""
 
 
-class UnnormalizedAttention(WeightedFlow):
+class UnnormalizedAttention(AttendingFlow):
     """x_i' = P_{x_i} V sum_j m_j e^{beta <x_i, B x_j> - s} x_j.   Source: [arXiv:2312.10794].
 
     s = `log_scale` is a change of the unit of time, t_physical = e^{-s} t. The default is s = 0 while
@@ -35,18 +35,13 @@ class UnnormalizedAttention(WeightedFlow):
         *,
         log_scale: float | None = None,
         kernel: str = "auto",
-        rtol: float | None = None,
+        rtol: Tolerance = "auto",
     ) -> None:
-        super().__init__(weights)
-        check_beta(beta)
-        check_kernel(kernel, rtol)
-        self.beta = float(beta)
-        self.kernel = kernel
-        self.rtol = rtol
+        super().__init__(weights, beta, kernel, rtol)
         exponent = self.beta * self._first.B_norm
         if log_scale is None:
             log_scale = exponent if exponent > SCALED_FROM else 0.0
-        elif not exponent - log_scale < 700:
+        elif not exponent - number(log_scale, "log_scale") < 700:
             raise InvalidInput(
                 f"log_scale = {log_scale} leaves e^(beta |B| - log_scale) = e^{exponent - log_scale:.4g}, which "
                 "overflows; use log_scale = None or a value near beta |B|"
@@ -57,9 +52,7 @@ class UnnormalizedAttention(WeightedFlow):
         """V E[y e^{beta <x, B y> - s}] before the projection."""
         w = self.weights_at(t, points)
         keys = w.keys(points)
-        attended = attend_unchecked(
-            w.queries(points), keys, w.values(points), mass, self.beta, kernel=self.kernel, rtol=self.rtol
-        )
+        attended = self.attend(w.queries(points), keys, w.values(points), mass, self.beta)
         partition = torch.exp(attended.log_partition - self.log_scale)
 
         def rate() -> float:
@@ -75,9 +68,4 @@ class UnnormalizedAttention(WeightedFlow):
 
     def describe(self) -> dict[str, Any]:
         """Name, weights, beta, the unit of time and the kernel."""
-        return super().describe() | {
-            "beta": self.beta,
-            "log_scale": self.log_scale,
-            "kernel": self.kernel,
-            "rtol": self.rtol,
-        }
+        return super().describe() | {"log_scale": self.log_scale}

@@ -3,7 +3,13 @@
 from metastable.observe.along import along
 from metastable.observe.attention import attention_entropy, interaction_energy
 from metastable.observe.clusters import Clusters, cluster_count, clusters
-from metastable.observe.order import distance_to_subspace, effective_rank, order_parameter, overlap_histogram
+from metastable.observe.order import (
+    distance_to_subspace,
+    effective_rank,
+    order_parameter,
+    overlap_histogram,
+    squared_distance_to_subspace,
+)
 
 __all__ = [
     "Clusters",
@@ -16,4 +22,5 @@ __all__ = [
     "interaction_energy",
     "order_parameter",
     "overlap_histogram",
+    "squared_distance_to_subspace",
 ]

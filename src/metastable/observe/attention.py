@@ -9,7 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable import flows
-from metastable.attention.attend import attend_unchecked, check_beta
+from metastable.arguments import flag, instance, number
+from metastable.attention.attend import attend_unchecked
 from metastable.errors import InvalidInput
 from metastable.measure import as_measure
 from metastable.weights import AttentionWeights
@@ -17,9 +18,10 @@ from metastable.weights import AttentionWeights
 
 def interaction_energy(rho: Any, weights: AttentionWeights, beta: float, *, log: bool = False) -> float:
     """E = (1/2 beta) sum_ij m_i m_j e^{beta <x_i, B x_j>} of a measure (or its logarithm)."""
-    check_beta(beta)
+    beta = number(beta, "beta", least=0)
     measure = as_measure(rho)
-    _check_dimension(measure.d, weights)
+    _check_weights(measure.d, weights)
+    log = flag(log, "log")
     return flows.interaction_energy(measure.points, measure.mass, weights, beta, log=log)
 
 
@@ -33,9 +35,9 @@ def attention_entropy(rho: Any, weights: AttentionWeights, beta: float) -> Float
     >>> [round(s, 12) for s in attention_entropy([[1.0, 0.0], [0.0, 1.0]], identity, 0.0).tolist()]
     [0.69314718056, 0.69314718056]
     """
-    check_beta(beta)
+    beta = number(beta, "beta", least=0)
     measure = as_measure(rho)
-    _check_dimension(measure.d, weights)
+    _check_weights(measure.d, weights)
     seen = measure.mass > 0
     points, mass = measure.points, measure.mass[seen]
     w = weights.to(device=points.device, dtype=points.dtype)
@@ -46,6 +48,7 @@ def attention_entropy(rho: Any, weights: AttentionWeights, beta: float) -> Float
     return attended.log_partition - score - attended.mean[:, -1]
 
 
-def _check_dimension(d: int, weights: AttentionWeights) -> None:
+def _check_weights(d: int, weights: AttentionWeights) -> None:
+    instance(weights, "weights", AttentionWeights, "AttentionWeights")
     if d != weights.d:
         raise InvalidInput(f"the tokens have dimension {d} but the weights have dimension {weights.d}")

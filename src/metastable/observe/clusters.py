@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from metastable.arguments import number
 from metastable.errors import InvalidInput
 from metastable.measure import as_measure
 
@@ -29,6 +30,9 @@ class Clusters:
     def __len__(self) -> int:
         return len(self.mass)
 
+    def __repr__(self) -> str:
+        return f"Clusters({len(self)} of {len(self.label)} tokens, linked below {self.angle:g} rad)"
+
 
 def clusters(rho: Any, angle: float = 0.1) -> Clusters:
     """Single linkage: two tokens belong together when a chain of tokens with steps below `angle` joins them.
@@ -39,8 +43,7 @@ def clusters(rho: Any, angle: float = 0.1) -> Clusters:
     2
     """
     measure = as_measure(rho)
-    if not (math.isfinite(angle) and 0 < angle <= math.pi):
-        raise InvalidInput(f"angle must be in (0, pi], got {angle}")
+    angle = number(angle, "angle", above=0, most=math.pi)
     if not measure.sphere:
         raise InvalidInput("clusters at an angle need tokens on the sphere, got Euclidean ones")
     points, mass = measure.numpy()
@@ -49,7 +52,7 @@ def clusters(rho: Any, angle: float = 0.1) -> Clusters:
     order = np.argsort(-weight, kind="stable")
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
-    return Clusters(torch.from_numpy(rank[label]), torch.from_numpy(weight[order]), float(angle))
+    return Clusters(torch.from_numpy(rank[label]), torch.from_numpy(weight[order]), angle)
 
 
 def cluster_count(rho: Any, angle: float = 0.1) -> int:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.arguments import integer
 from metastable.errors import InvalidInput
 from metastable.measure import as_measure, as_tensor
 
 PAIRS = 4_000_000
 """Pairs of tokens that are looked at together: a block of 32 MB of overlaps in float64."""
+
+MOST_BINS = 1 << 24
+"""Most bins of a histogram: finer ones are empty for any number of pairs that can be looked at."""
 
 
 def order_parameter(rho: Any) -> float:
@@ -35,11 +40,20 @@ def effective_rank(rho: Any) -> float:
 
 
 def distance_to_subspace(rho: Any, basis: Any) -> float:
-    """D_E^2 = sum_i m_i 2 (1 - |P_E x_i|): squared chordal W2 to the nearest law on E (a lower bound to any other).
+    """D_E = sqrt(sum_i m_i 2 (1 - |P_E x_i|)): chordal W2 to the nearest law on E, a lower bound to any other.
 
     basis: (d, k), any k independent columns that span E.
 
     >>> distance_to_subspace([[1.0, 0.0], [0.0, 1.0]], [[1.0], [0.0]])
+    1.0
+    """
+    return math.sqrt(squared_distance_to_subspace(rho, basis))
+
+
+def squared_distance_to_subspace(rho: Any, basis: Any) -> float:
+    """D_E^2 = sum_i m_i 2 (1 - |P_E x_i|): the mean over tokens of the squared distance to E.
+
+    >>> squared_distance_to_subspace([[1.0, 0.0], [0.0, 1.0]], [[1.0], [0.0]])
     1.0
     """
     measure = as_measure(rho)
@@ -50,7 +64,8 @@ def distance_to_subspace(rho: Any, basis: Any) -> float:
         raise InvalidInput(f"basis must have shape ({measure.d}, k) with 1 <= k <= d, got {tuple(span.shape)}")
     if not bool(torch.isfinite(span).all()):
         raise InvalidInput("basis must be finite, got a NaN or infinity")
-    orthonormal, triangle = torch.linalg.qr(span)
+    # Scaled first: what counts is the span, and squares of its entries may overflow or vanish.
+    orthonormal, triangle = torch.linalg.qr(span / span.abs().amax(0).clamp(min=torch.finfo(span.dtype).tiny))
     if float(triangle.diagonal().abs().min()) <= 1e-12 * float(triangle.abs().max()):
         raise InvalidInput("the columns of basis must be linearly independent, and they are not")
     part = torch.linalg.vector_norm(measure.points @ orthonormal, dim=1)
@@ -65,8 +80,7 @@ def overlap_histogram(rho: Any, bins: int = 100) -> tuple[Float[Tensor, "b"], Fl
     Pairs i != j are weighted with m_i m_j. Time O(n^2), memory O(n).
     """
     measure = as_measure(rho)
-    if bins < 1:
-        raise InvalidInput(f"bins must be >= 1, got {bins}")
+    bins = integer(bins, "bins", least=1, most=MOST_BINS)
     if measure.n < 2:
         raise InvalidInput("overlaps need at least two tokens, got one")
     points, mass = measure.points, measure.mass

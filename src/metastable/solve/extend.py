@@ -14,6 +14,7 @@ from metastable.arguments import instance, integer, number, numbers, place, sequ
 from metastable.errors import InvalidInput
 from metastable.flows.flow import Flow
 from metastable.flows.identity import identity, vouched
+from metastable.flows.plan import Plan
 from metastable.solve.arguments import MOST_TIMES
 from metastable.solve.events import Event
 from metastable.solve.frames import InMemory, OnDisk, finished
@@ -70,8 +71,10 @@ class Onward:
         every = number(checkpoint_every, "checkpoint_every", least=0)
         record = path.provenance["parameters"]
         how = {name: record[name] for name in PLAIN} | {"t": end, "times": kept + later}
+        own = self._flow(flow, record)
+        plan = Plan(how["t0"], end, how["rtol"], how["atol"], dtype=before.state.points.dtype)
         task = Task.of(
-            self._flow(flow, record),
+            own.for_run(plan),
             path.mass,
             self._stepper(record),
             self._events(events, path, record),
@@ -87,7 +90,7 @@ class Onward:
                 else "flow= must be the flow of this path; for another one solve from path.end with t0="
             )
         start = replace(before, fingerprint=task.fingerprint, gaps=())
-        going_on = replace(self, flow=task.flow, stepper=task.stepper, events=task.events)
+        going_on = replace(self, flow=own, stepper=task.stepper, events=task.events)
         grid, like = torch.tensor(kept + later, dtype=torch.float64), before.state.points
         if out is None:
             frames = InMemory(grid, like, path.mass)

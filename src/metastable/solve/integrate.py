@@ -59,6 +59,7 @@ def integrate(
             if state.t < task.t:
                 before = checkpoint(state)
         end = Measure(state.points, task.mass, sphere=task.flow.spherical, dtype=state.points.dtype)
+        record |= task.flow.record()
         record["statistics"] = _statistics(state, problem.evaluations)
         if audience.ended_by is not None and audience.ended_by is not watch:
             record["ended_by"] = type(audience.ended_by).__name__

@@ -11,6 +11,7 @@ import torch
 
 from metastable.arguments import flag, instance, integer, number, place, sequence
 from metastable.flows.flow import Flow
+from metastable.flows.plan import Plan
 from metastable.measure import Measure
 from metastable.solve.arguments import initial_measure, interval, positive, save_times, tolerances
 from metastable.solve.checkpoint import Checkpoint
@@ -94,7 +95,8 @@ def solve(
     guests = (*observers_of(observers), *progress_observers(progress))
     for event in watched:
         event.gap(rho.points, rho.mass)
-    stepper = choose_stepper(flow, method, step)
+    prepared = flow.for_run(Plan(t0, t, rtol, atol, step, rho.points.dtype))
+    stepper = choose_stepper(prepared, method, step)
     how = {
         "t0": t0,
         "t": t,
@@ -109,7 +111,7 @@ def solve(
         "tokens": digest(rho.points, rho.mass),
     }
     task = Task.of(
-        flow,
+        prepared,
         rho.mass,
         stepper,
         watched,

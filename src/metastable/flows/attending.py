@@ -1,0 +1,109 @@
+"""`AttendingFlow`: a flow whose work is one attention, by a kernel with a tolerance of its own or of its run."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, ClassVar, Literal, Self
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable.arguments import choice, number
+from metastable.attention.attend import attend_unchecked
+from metastable.attention.kernel import LEAST_RTOL, Attended
+from metastable.attention.select import KERNELS
+from metastable.flows.flow import WeightedFlow
+from metastable.flows.plan import Plan
+from metastable.weights import AttentionWeights, Schedule
+
+Tolerance = float | Literal["auto"] | None
+"""Relative error of a kernel: a number, None for all digits, "auto" for a share of the tolerance of the run."""
+
+SHARE = 0.01
+"""Part of a run's tolerance rtol + atol that the attention of its field may use. The integrator spends a tenth of
+the tolerance in every step; an error of this size in the field adds a tenth of that per unit of time in which a
+token moves by its own length. Runs with it and runs with all digits have the same error to 1%, which
+tests/flows/test_attending.py measures."""
+LARGEST = 0.01
+"""Largest tolerance that a run hands on, however coarse it is: beyond, kernels gain nothing."""
+
+
+class AttendingFlow(WeightedFlow):
+    """A flow with weights, an inverse temperature beta >= 0, and a kernel of attention.
+
+    kernel: "auto" or the name of one. rtol: the relative error allowed to it; None for all digits; "auto" for
+    `SHARE` of the tolerance of a run, and for all digits outside of a run. In single precision "auto" stands for
+    all digits of that precision.
+    """
+
+    caches: ClassVar[tuple[str, ...]] = (*WeightedFlow.caches, "_used")
+
+    def __init__(self, weights: AttentionWeights | Schedule, beta: float, kernel: str, rtol: Tolerance) -> None:
+        super().__init__(weights)
+        self.beta = number(beta, "beta", least=0)
+        self.kernel = choice(kernel, "kernel", ("auto", *sorted(KERNELS)))
+        self.follows_run = isinstance(rtol, str) and rtol == "auto"
+        given = None if rtol is None or self.follows_run else rtol
+        self.rtol = None if given is None else number(given, "rtol", above=0, below=1)
+        self._used: dict[str, float] = {}
+
+    def for_run(self, plan: Plan) -> Self:
+        """The flow with its share of the run's tolerance and an empty record of kernels."""
+        prepared = super().for_run(plan)
+        if prepared is self and not self._foreign:
+            prepared = copy.copy(self)
+        prepared._used = {}
+        if self.follows_run and not self._foreign:
+            prepared.rtol = share(plan, self.kernel)
+        return prepared
+
+    def record(self) -> dict[str, Any]:
+        """The tolerance of attention, the kernels that were used, and the largest error that one of them stated."""
+        return attention_record(self.rtol, self._used)
+
+    def recall(self, record: dict[str, Any]) -> None:
+        """Take over the kernels of the run so far."""
+        for kernel in record.get("attention", {}).get("kernels", ()):
+            self._note(kernel, record["attention"]["largest_error"])
+
+    def attend(
+        self,
+        queries: Float[Tensor, "q c"],
+        keys: Float[Tensor, "k c"],
+        values: Float[Tensor, "k v"],
+        mass: Float[Tensor, "k"],
+        beta: float,
+    ) -> Attended:
+        """Attention by the flow's kernel, which is written down."""
+        found = attend_unchecked(queries, keys, values, mass, beta, kernel=self.kernel, rtol=self.rtol)
+        self._note(found.kernel, found.error)
+        return found
+
+    def _note(self, kernel: str, error: float | None) -> None:
+        self._used[kernel] = max(self._used.get(kernel, 0.0), error or 0.0)
+
+    def describe(self) -> dict[str, Any]:
+        """Name, weights, beta and kernel."""
+        return super().describe() | {"beta": self.beta, "kernel": self.kernel, "rtol": self.rtol}
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.weights!r}, beta={self.beta:g})"
+
+
+def attention_record(rtol: float | None, used: dict[str, float]) -> dict[str, Any]:
+    """{"attention": ...} of kernels by name with the largest error that each stated (0: all digits)."""
+    largest = max(used.values(), default=0.0) or None
+    return {"attention": {"rtol": rtol, "kernels": sorted(used), "largest_error": largest}}
+
+
+def share(plan: Plan, kernel: str) -> float | None:
+    """What the tolerance of a run leaves to a kernel; None, all digits, for tokens in single precision.
+
+    >>> share(Plan(0.0, 1.0, rtol=1e-6, atol=0.0), "auto")
+    1e-08
+    """
+    if plan.dtype != torch.float64:
+        return None
+    least = 0.0 if kernel == "auto" else LEAST_RTOL
+    return min(max(SHARE * (plan.rtol + plan.atol), least), LARGEST)
