@@ -9,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metastable import sphere
+from metastable.errors import InvalidInput
 from metastable.measure import Measure
-from metastable.transport import wasserstein
-from metastable.transport.circle import convex_above, convex_below, inflection
+from metastable.transport import Bounds, Distance, wasserstein
+from metastable.transport.arc import inflection
+from metastable.transport.circle import convex_above, convex_below
 from metastable.transport.pair import make_pair
 from transport.clouds import cloud, clouds
 
@@ -32,11 +34,12 @@ def test_chordal_is_exact_when_it_says_so_and_bounded_when_not(pair: tuple[Measu
     a, b = pair
     found = wasserstein(a, b, p, method="circle", max_pairs=0)
     reference = wasserstein(a, b, p, method="exact")
-    if found.exact:
-        assert found**p == pytest.approx(reference**p, abs=1e-11)
+    if isinstance(found, Distance):
+        assert found.exact and found**p == pytest.approx(reference**p, abs=1e-11)
     else:
-        assert abs(found - reference) <= found.error + 1e-9
-    assert wasserstein(a, b, p, method="circle") ** p == pytest.approx(reference**p, abs=1e-11)
+        assert found.lower - 1e-9 <= reference <= found.upper + 1e-9
+    small = wasserstein(a, b, p, method="circle")
+    assert isinstance(small, Distance) and small**p == pytest.approx(reference**p, abs=1e-11)
 
 
 def test_two_poles_by_the_circle_solver() -> None:
@@ -65,13 +68,41 @@ def test_agrees_with_pot_at_size(p: int) -> None:
     assert wasserstein(a, b, p, "geodesic") == pytest.approx(peer, rel=1e-6)
 
 
-def test_large_uncertified_measures_get_a_rigorous_error() -> None:
+def test_large_uncertified_measures_are_bracketed_only_when_asked() -> None:
+    """Beyond the linear program the default refuses; by name the answer is two bounds, which are not one number."""
     n = 6000
     a, b = sphere.equispaced(n), sphere.von_mises_fisher(n, [1.0, 0.0], 20.0, seed=1)
-    found = wasserstein(a, b)
-    assert not found.exact and 0 < found.error < 5e-3
+    with pytest.raises(InvalidInput, match=r"method='circle' \(bounds\)"):
+        wasserstein(a, b)
+    found = wasserstein(a, b, method="circle")
+    assert isinstance(found, Bounds) and 0 < found.upper - found.lower < 1e-2
+    with pytest.raises(InvalidInput, match="a bracket is not one number"):
+        float(found)
     finer = wasserstein(a[::5], b, max_pairs=10**8)
-    assert abs(found - finer) <= found.error + math.pi * 5 / n
+    assert found.lower - math.pi * 5 / n <= finer <= found.upper + math.pi * 5 / n
+
+
+@pytest.mark.parametrize("metric", ["chordal", "geodesic"])
+@pytest.mark.parametrize("method", ["circle", "sliced", "exact", "auto"])
+def test_coincident_points(metric: str, method: str) -> None:
+    """All tokens of each measure at one place: the shift that is best lies at the end of its range."""
+    for angle in (0.0, 1.0, 3.0, 4.9, 5.57):
+        a = Measure(np.tile([[math.cos(angle), math.sin(angle)]], (7, 1)), np.arange(1.0, 8) / 28)
+        for other in (angle, 0.3, 5.93):
+            b = Measure(np.tile([[math.cos(other), math.sin(other)]], (5, 1)))
+            apart = abs(math.remainder(angle - other, 2 * math.pi))
+            expected = apart if metric == "geodesic" else 2 * math.sin(apart / 2)
+            found = wasserstein(a, b, 2, metric, method=method, projections=4)
+            if (method, metric) == ("sliced", "chordal"):
+                assert found <= expected + 1e-12
+            else:
+                assert found == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("p", [1 + 1e-15, 1.0001, 1.01, 1.1, 5.0, 10.0])
+def test_any_exponent(p: float) -> None:
+    a, b = cloud(30, 2, "uniform", True, 1), cloud(20, 2, "arc", True, 2)
+    assert wasserstein(a, b, p) == pytest.approx(wasserstein(a, b, p, method="exact"), rel=1e-9)
 
 
 @pytest.mark.parametrize("p", [1, 1.5, 2, 3])

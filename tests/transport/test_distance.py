@@ -5,7 +5,9 @@ import pickle
 
 import pytest
 
-from metastable.transport import Distance, wasserstein
+from metastable.errors import InvalidInput
+from metastable.transport import Bounds, Distance, bounds, wasserstein
+from metastable.transport.distance import bracket
 
 
 def test_distance_is_a_float_with_provenance() -> None:
@@ -15,3 +17,22 @@ def test_distance_is_a_float_with_provenance() -> None:
     assert repr(found) == "3.142 (exact, atoms, geodesic W2)"
     restored = pickle.loads(pickle.dumps(found))
     assert isinstance(restored, Distance) and restored == found and restored.method == "atoms"
+
+
+def test_a_bracket_is_not_a_number() -> None:
+    found = bounds([[1.0, 0.0], [0.0, 1.0]], [[0.0, 1.0], [-1.0, 0.0]])
+    lower, upper = found
+    assert isinstance(found, Bounds) and not found.exact and lower.error == upper - lower
+    assert repr(found).startswith("1 <= chordal W2 <= 1.414 (")
+    with pytest.raises(InvalidInput, match=r"take \.lower or \.upper"):
+        float(found)
+    assert isinstance(pickle.loads(pickle.dumps(found)), Bounds)
+    crossed = bracket(1.0, 1.0 - 1e-16, ("a", "b"))
+    assert crossed.lower <= crossed.upper
+
+
+def test_other_units() -> None:
+    found = Distance(0.5, method="sliced", exact=False, error=0.1).times(4)
+    assert (float(found), found.error, found.exact) == (2.0, 0.4, False)
+    with pytest.raises(InvalidInput, match="must fit into a float"):
+        Distance(4.0, method="line", exact=True).times(1e308)

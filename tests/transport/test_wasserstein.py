@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from fuzz.transport import CASES
 from metastable import sphere
 from metastable.errors import InvalidInput
 from metastable.measure import Measure
@@ -24,9 +25,13 @@ def test_uniform_circle_against_two_poles() -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"metric": "euclid"}, "metric must be one of chordal, geodesic"),
-        ({"method": "magic"}, "method must be one of auto, atoms"),
-        ({"p": 0.5}, "p must be a finite number >= 1"),
+        ({"metric": "euclid"}, "unknown metric 'euclid'; choose from chordal, geodesic"),
+        ({"method": "magic"}, "unknown method 'magic'; choose from auto, atoms"),
+        ({"max_pairs": -1}, "max_pairs must be >= 0, got -1"),
+        ({"projections": 1}, "projections must be >= 2, got 1"),
+        ({"regularisation": [0.1]}, "regularisation must be a number"),
+        ({"seed": None}, "seed must be an integer, got None"),
+        ({"p": 0.5}, "p must be >= 1 and <= 10, got 0.5"),
     ],
 )
 def test_unknown_names_are_refused(arguments: dict, sentence: str) -> None:
@@ -69,3 +74,21 @@ def test_rotation_invariance(d: int) -> None:
     q, _ = np.linalg.qr(np.random.default_rng(3).standard_normal((d, d)))
     turned = wasserstein(Measure(a.points.numpy() @ q, a.mass), Measure(b.points.numpy() @ q, b.mass))
     assert turned == pytest.approx(wasserstein(a, b), abs=1e-12)
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_fuzz(case: str) -> None:
+    """Thousands of seeds of the same run in `make fuzz`."""
+    wrong = {seed: sentence for seed in range(30) if (sentence := CASES[case](seed))}
+    assert not wrong
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-5, 1e150, 1e307])
+def test_euclidean_tokens_of_any_size(size: float) -> None:
+    """No power of a distance overflows."""
+    rng = np.random.default_rng(0)
+    for d in (1, 2, 3):
+        x, y = rng.standard_normal((20, d)), rng.standard_normal((30, d))
+        one = wasserstein(Measure(x, sphere=False), Measure(y, sphere=False))
+        other = wasserstein(Measure(size * x, sphere=False), Measure(size * y, sphere=False))
+        assert other.exact and other == pytest.approx(size * one, rel=1e-12)

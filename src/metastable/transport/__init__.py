@@ -1,7 +1,7 @@
 """Wasserstein distances between measures on the sphere: exact, circle, few atoms, entropic, sliced, and bounds."""
 
-from metastable.transport.bounds import Bounds, bounds
-from metastable.transport.distance import Distance
+from metastable.transport.bounds import bounds
+from metastable.transport.distance import Bounds, Distance
 from metastable.transport.ground import METRICS, ground_cost
 from metastable.transport.subsphere import distance_to_subsphere
 from metastable.transport.wasserstein import METHODS, wasserstein

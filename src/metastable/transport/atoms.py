@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float
 
 from metastable.transport.distance import Distance
-from metastable.transport.ground import ground_cost, paired_cost
+from metastable.transport.ground import cost_matrix, paired_cost
 from metastable.transport.pair import Pair
 from metastable.transport.semidiscrete import semidiscrete_cost
 
@@ -51,7 +51,7 @@ class AtomicTarget:
         elif len(self.b) == 2:
             value = _two_atoms(self, metric, p)
         else:
-            value, _ = semidiscrete_cost(ground_cost(self.x, self.y, metric, p), self.a, self.b)
+            value, _ = semidiscrete_cost(cost_matrix(self.x, self.y, metric, p), self.a, self.b)
         return Distance(max(value, 0.0) ** (1 / p), method="atoms", exact=True, metric=metric, p=p)
 
 

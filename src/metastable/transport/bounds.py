@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from metastable.arguments import integer
 from metastable.measure import Measure
-from metastable.transport.distance import Distance
+from metastable.transport.distance import Bounds, bracket
 from metastable.transport.ground import check_metric, paired_cost
 from metastable.transport.line import line_cost, monotone_coupling
 from metastable.transport.pair import Pair, make_pair
@@ -18,13 +19,10 @@ LEAF = 32
 """Tokens that are not cut any further: sorting them along one axis is as good a coupling there."""
 FLAT = 1e-10
 """Points off a subspace by less lie in it; the lower bound is lowered by what they are off."""
-
-
-class Bounds(NamedTuple):
-    """lower <= W_p <= upper; `method` of each says which argument gave it, `error` is upper - lower."""
-
-    lower: Distance
-    upper: Distance
+LOPSIDED = 8
+"""A cut that leaves less than an eighth of the tokens on one side is made at the middle token instead."""
+EPSILON = float(np.finfo(np.float64).eps)
+"""The rounding of a sum of masses that total one, per term."""
 
 
 def bounds(a: Any, b: Any, p: float = 2, metric: str = "chordal", *, directions: int = 16, seed: int = 0) -> Bounds:
@@ -41,33 +39,36 @@ def bounds(a: Any, b: Any, p: float = 2, metric: str = "chordal", *, directions:
     >>> float(lower) <= 2**0.5 <= float(upper) + 1e-12
     True
     """
-    check_metric(metric, p)
+    p = check_metric(metric, p)
+    directions, seed = integer(directions, "directions", least=0), integer(seed, "seed", least=0)
     pair = make_pair(a, b, metric)
     lower, lower_name = max(_lower_bounds(pair, metric, p, directions, seed))
     upper, upper_name = min(_upper_bounds(pair, metric, p))
-    gap = max(upper - lower, 0.0)
-
-    def made(value: float, name: str) -> Distance:
-        return Distance(value, method=name, exact=False, error=gap, metric=metric, p=p)
-
-    return Bounds(made(min(lower, upper), f"lower bound: {lower_name}"), made(upper, f"upper bound: {upper_name}"))
+    names = (f"lower bound: {lower_name}", f"upper bound: {upper_name}")
+    return bracket(pair.scale * lower, pair.scale * upper, names, metric, p)
 
 
 def _lower_bounds(pair: Pair, metric: str, p: float, directions: int, seed: int) -> list[tuple[float, str]]:
     difference = pair.a @ pair.x - pair.b @ pair.y
-    chordal = [(float(np.linalg.norm(difference)), "means")]
+    rounding = _rounding(pair)
+    chordal = [(float(np.linalg.norm(difference)) - 2 * rounding, "means")]
     for direction in _directions(pair, difference, directions, seed):
         cost = line_cost(pair.x @ direction, pair.a, pair.y @ direction, pair.b, p)
-        chordal.append((cost ** (1 / p), "projection"))
-    found = [(_to_metric(value, metric, p), name) for value, name in chordal]
+        chordal.append((max(cost - rounding * 2**p, 0.0) ** (1 / p), "projection"))
+    found = [(_to_metric(max(value, 0.0), metric, p), name) for value, name in chordal]
     if pair.sphere:
         for side in (pair, pair.swapped()):
             span, off = _flat_span(side.y, side.b)
             if span.shape[1] < pair.d:
                 # Points off E by `off` can be nearer by that much.
                 away = distance_to_subsphere(Measure(side.x, side.a), span, metric, p) - 2 * off
-                found.append((float(away), "subsphere"))
+                found.append((max(float(away), 0.0), "subsphere"))
     return found
+
+
+def _rounding(pair: Pair) -> float:
+    """What rounding may move of the total mass: one unit per token."""
+    return (len(pair.a) + len(pair.b)) * EPSILON
 
 
 def _to_metric(value: float, metric: str, p: float) -> float:
@@ -99,13 +100,25 @@ def _directions(pair: Pair, difference: np.ndarray, count: int, seed: int) -> np
 
 def _upper_bounds(pair: Pair, metric: str, p: float) -> list[tuple[float, str]]:
     found = []
-    if len(pair.a) == len(pair.b) and np.allclose(pair.a, pair.b, rtol=1e-12, atol=0):
-        found.append((float(pair.a @ paired_cost(pair.x, pair.y, metric, p)) ** (1 / p), "synchronous"))
+    most = _largest_cost(pair, metric, p)
+    if len(pair.a) == len(pair.b):
+        # What the masses at one place have in common stays together, the rest travels no farther than the farthest.
+        shared = np.minimum(pair.a, pair.b)
+        rest = 1 - float(shared.sum()) if (shared < pair.a).any() else 0.0
+        cost = float(shared @ paired_cost(pair.x, pair.y, metric, p)) + max(rest, 0.0) * most
+        found.append((cost ** (1 / p), "synchronous"))
     by_x, by_y = _tree_orders(pair)
     i, j, mass = monotone_coupling(pair.a[by_x], pair.b[by_y])
-    tree = float(mass @ paired_cost(pair.x[by_x[i]], pair.y[by_y[j]], metric, p)) / float(mass.sum())
+    tree = float(mass @ paired_cost(pair.x[by_x[i]], pair.y[by_y[j]], metric, p)) + _rounding(pair) * most
     found.append((tree ** (1 / p), "tree coupling"))
     return found
+
+
+def _largest_cost(pair: Pair, metric: str, p: float) -> float:
+    """A bound of d(x, y)^p over all pairs."""
+    if metric == "geodesic":
+        return math.pi**p
+    return float(np.linalg.norm(pair.x, axis=1).max() + np.linalg.norm(pair.y, axis=1).max()) ** p
 
 
 def _tree_orders(pair: Pair) -> tuple[np.ndarray, np.ndarray]:
@@ -125,12 +138,18 @@ def _tree_orders(pair: Pair) -> tuple[np.ndarray, np.ndarray]:
             orders_x.append(i)
             orders_y.append(j)
             continue
-        cut_i, cut_j = _half(pair.a[i]), _half(pair.b[j])
+        cut_i, cut_j = _cuts(pair.a[i], pair.b[j])
         stack.append((i[cut_i:], j[cut_j:]))
         stack.append((i[:cut_i], j[:cut_j]))
     return np.concatenate(orders_x), np.concatenate(orders_y)
 
 
-def _half(mass: np.ndarray) -> int:
-    level = np.cumsum(mass)
-    return int(np.searchsorted(level, level[-1] / 2)) + 1
+def _cuts(a: np.ndarray, b: np.ndarray) -> tuple[int, int]:
+    """Where to cut both lists of masses: at half of the mass, or at the middle token of `a` where few tokens of `a`
+    have half of the mass; so every cut shortens `a` by a fixed share."""
+    level_a, level_b = np.cumsum(a), np.cumsum(b)
+    cut_a = int(np.searchsorted(level_a, level_a[-1] / 2)) + 1
+    if not len(a) <= LOPSIDED * cut_a <= (LOPSIDED - 1) * len(a):
+        cut_a = len(a) // 2
+    share = level_a[cut_a - 1] / level_a[-1]
+    return cut_a, int(np.searchsorted(level_b, share * level_b[-1] * (1 - 1e-12))) + 1

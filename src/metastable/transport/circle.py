@@ -27,8 +27,9 @@ import math
 import numpy as np
 
 from metastable.errors import InvalidInput
+from metastable.transport.arc import arc_cost, inflection
 from metastable.transport.certificate import certified_lower_bound
-from metastable.transport.distance import Distance
+from metastable.transport.distance import Bounds, Distance, bracket
 from metastable.transport.exact import MAX_PAIRS, exact
 from metastable.transport.ground import paired_cost
 from metastable.transport.pair import Pair
@@ -45,33 +46,46 @@ from metastable.transport.shift import (
 
 RELATIVE_GAP = 1e-11
 """Lower and upper value that agree to this are one: rounding of sums over 1e6 tokens stays below it."""
+NO_ANGLE = 1e-300
+"""An angle that is none: the search for t_1, which tends to 0 as p tends to 1, starts here."""
 ARCS = 2000
 """Arcs of equal mass into which a measure too large for the linear program is gathered for its bracket."""
 
 
-def circle(pair: Pair, metric: str, p: float, *, max_pairs: int = MAX_PAIRS) -> Distance:
+def circle(pair: Pair, metric: str, p: float, *, max_pairs: int = MAX_PAIRS) -> Distance | Bounds:
     """W_p on the circle (d = 2).
 
     Geodesic: exact. Chordal: exact with a certificate; where the cyclic plan cannot be certified, the linear
-    program up to `max_pairs` entries, and beyond that the linear program between 2000 arcs with exact=False and a
-    rigorous bound of the error (about 1e-3).
+    program up to `max_pairs` entries, and beyond that rigorous bounds from the linear program between 2000 arcs
+    (about 1e-3 apart).
     """
-    if pair.d != 2 or not pair.sphere:
-        raise InvalidInput(f"method 'circle' needs tokens on the circle S^1 (d = 2), got d = {pair.d}")
-    source, target = quantiles(pair.x, pair.a), quantiles(pair.y, pair.b)
-    if metric == "geodesic":
-        value, _ = best_shift(source, target, ShiftCost(GEODESIC, p))
-        return Distance(value ** (1 / p), method="circle", exact=True, metric=metric, p=p)
-    lower, upper = enclose(source, target, p)
-    if upper - lower <= RELATIVE_GAP * upper:
-        return Distance(upper ** (1 / p), method="circle", exact=True, metric=metric, p=p)
+    proven = exact_on_circle(pair, metric, p)
+    if proven is not None:
+        return proven
     if pair.pairs <= max_pairs:
         return exact(pair, metric, p, max_pairs=max_pairs)
+    lower, upper = (max(value, 0.0) ** (1 / p) for value in enclose(*_both(pair), p))
     value, error = _coarse(pair, metric, p)
-    low = max(max(lower, 0.0) ** (1 / p), value - error)
-    high = min(upper ** (1 / p), value + error)
-    value = min(max(value, low), high)
-    return Distance(value, method="circle", exact=False, error=max(high - value, value - low), metric=metric, p=p)
+    names = ("circle: convex cost or arcs", "circle: cyclic plan or arcs")
+    return bracket(max(lower, value - error), min(upper, value + error), names, metric, p)
+
+
+def exact_on_circle(pair: Pair, metric: str, p: float) -> Distance | None:
+    """W_p by the shift search, or None where the cyclic plan is not proven optimal for the chordal cost."""
+    if pair.d != 2 or not pair.sphere:
+        raise InvalidInput(f"method 'circle' needs tokens on the circle S^1 (d = 2), got d = {pair.d}")
+    value = arc_cost(pair.x, pair.a, pair.y, pair.b, metric, p)
+    if value is None and metric == "geodesic":
+        value, _ = best_shift(*_both(pair), ShiftCost(GEODESIC, p))
+    elif value is None:
+        lower, value = enclose(*_both(pair), p)
+        if value - lower > RELATIVE_GAP * value:
+            return None
+    return Distance(max(value, 0.0) ** (1 / p), method="circle", exact=True, metric=metric, p=p)
+
+
+def _both(pair: Pair) -> tuple[Quantiles, Quantiles]:
+    return quantiles(pair.x, pair.a), quantiles(pair.y, pair.b)
 
 
 def _coarse(pair: Pair, metric: str, p: float) -> tuple[float, float]:
@@ -113,15 +127,16 @@ def enclose(source: Quantiles, target: Quantiles, p: float) -> tuple[float, floa
 
 def convex_below(p: float) -> ShiftCost:
     """The largest convex function below (2 sin(t/2))^p on [0, pi]: the cost up to t_1, then a line to (pi, 2^p)."""
-    if p == 1:
-        return ShiftCost(CONVEXIFIED, p, 0.0, 0.0, 2 / math.pi)
-    from scipy.optimize import brentq
 
     def tangency(t: float) -> float:
         side = 2 * math.sin(t / 2)
         return side**p + p * side ** (p - 1) * math.cos(t / 2) * (math.pi - t) - 2**p
 
-    cut = brentq(tangency, 1e-12, inflection(p), xtol=1e-15)
+    if p == 1 or tangency(NO_ANGLE) >= 0:  # t_1 below it: the line alone is above the cost by less than NO_ANGLE
+        return ShiftCost(CONVEXIFIED, p, 0.0, 0.0, 2**p / math.pi)
+    from scipy.optimize import brentq
+
+    cut = brentq(tangency, NO_ANGLE, inflection(p), xtol=1e-15)
     # A slope rounded down keeps the function below the cost.
     value = (2 * math.sin(cut / 2)) ** p
     return ShiftCost(CONVEXIFIED, p, cut, value, (2**p - value) / (math.pi - cut))
@@ -132,8 +147,3 @@ def convex_above(p: float) -> ShiftCost:
     cut = inflection(p)
     side = 2 * math.sin(cut / 2)
     return ShiftCost(CONVEXIFIED, p, cut, side**p, p * side ** (p - 1) * math.cos(cut / 2))
-
-
-def inflection(p: float) -> float:
-    """t_0 = 2 atan sqrt(p - 1), where (2 sin(t/2))^p turns from convex to concave."""
-    return 2 * math.atan(math.sqrt(p - 1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +18,18 @@ TOTAL_RTOL = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Source sum_i a_i delta_{x_i} and target sum_j b_j delta_{y_j}, float64 arrays, masses that sum to one."""
+    """Source sum_i a_i delta_{x_i} and target sum_j b_j delta_{y_j}, float64 arrays, masses that sum to one.
+
+    Euclidean tokens are divided by `scale`, a power of two that brings the largest coordinate to order one, so that
+    no power of a distance overflows; what is computed of the pair is multiplied by it.
+    """
 
     x: Float[np.ndarray, "n d"]
     a: Float[np.ndarray, "n"]
     y: Float[np.ndarray, "m d"]
     b: Float[np.ndarray, "m"]
     sphere: bool
+    scale: float = 1.0
 
     @property
     def d(self) -> int:
@@ -37,7 +43,7 @@ class Pair:
 
     def swapped(self) -> Pair:
         """The same problem seen from the target."""
-        return Pair(self.y, self.b, self.x, self.a, self.sphere)
+        return Pair(self.y, self.b, self.x, self.a, self.sphere, self.scale)
 
 
 def make_pair(a: Any, b: Any, metric: str = "chordal") -> Pair:
@@ -58,7 +64,12 @@ def make_pair(a: Any, b: Any, metric: str = "chordal") -> Pair:
         raise InvalidInput(
             "metric 'geodesic' needs tokens on the sphere, got Euclidean tokens; use 'chordal', |x - y|"
         )
-    return Pair(*_arrays(a), *_arrays(b), sphere)
+    (x, mass_x), (y, mass_y) = _arrays(a), _arrays(b)
+    largest = max(float(np.abs(x).max()), float(np.abs(y).max()))
+    if sphere or largest == 0:
+        return Pair(x, mass_x, y, mass_y, sphere)
+    exponent = math.frexp(largest)[1] - 1
+    return Pair(np.ldexp(x, -exponent), mass_x, np.ldexp(y, -exponent), mass_y, False, math.ldexp(1.0, exponent))
 
 
 def _arrays(rho: Measure) -> tuple[np.ndarray, np.ndarray]:

@@ -117,6 +117,9 @@ def _best_real_shift(
         return Evaluation(shift, *shift_cost(source, target, shift, cost))
 
     low, high, middle = evaluate(-1.0), evaluate(1.0), evaluate(0.0)
+    if low.right >= 0 or high.left <= 0:  # coincident tokens: an end of the range is the minimiser
+        end = low if low.right >= 0 else high
+        return end.value, end.shift
     weight_low = weight_high = 1.0
     width = math.inf
     for step in range(300):

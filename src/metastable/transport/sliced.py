@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from metastable.errors import InvalidInput
+from metastable.transport.arc import arc_cost
 from metastable.transport.distance import Distance
 from metastable.transport.line import line_cost
 from metastable.transport.pair import Pair
@@ -22,8 +22,6 @@ def sliced(pair: Pair, metric: str, p: float, *, projections: int = PROJECTIONS,
     line; this one is never above the chordal W_p. Both vanish only for equal measures but are NOT W_p: exact is
     False, and `error` is one standard error of the average over the projections, not the difference from W_p.
     """
-    if projections < 2:
-        raise InvalidInput(f"projections must be >= 2 for a standard error, got {projections}")
     generator = np.random.default_rng(seed)
     costs = np.array([_projected_cost(pair, metric, p, generator) for _ in range(projections)])
     mean = float(costs.mean())
@@ -39,5 +37,8 @@ def _projected_cost(pair: Pair, metric: str, p: float, generator: np.random.Gene
         direction /= np.linalg.norm(direction)
         return line_cost(pair.x @ direction, pair.a, pair.y @ direction, pair.b, p)
     plane, _ = np.linalg.qr(generator.standard_normal((pair.d, 2)))
-    source, target = quantiles(pair.x @ plane, pair.a), quantiles(pair.y @ plane, pair.b)
-    return best_shift(source, target, ShiftCost(GEODESIC, p))[0]
+    x, y = pair.x @ plane, pair.y @ plane
+    short = arc_cost(x, pair.a, y, pair.b, metric, p)
+    if short is not None:
+        return short
+    return best_shift(quantiles(x, pair.a), quantiles(y, pair.b), ShiftCost(GEODESIC, p))[0]

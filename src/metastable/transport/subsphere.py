@@ -26,7 +26,7 @@ def distance_to_subsphere(rho: Any, basis: Any, metric: str = "chordal", p: floa
     >>> distance_to_subsphere([[0.6, 0.8], [1.0, 0.0]], [1.0, 0.0])
     0.6325 (exact, subsphere, chordal W2)
     """
-    check_metric(metric, p)
+    p = check_metric(metric, p)
     measure = as_measure(rho)
     if not measure.sphere:
         raise InvalidInput("the distance to a subsphere needs tokens on the sphere, got Euclidean tokens")
