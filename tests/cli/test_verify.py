@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import pytest
 import typer
@@ -6,8 +7,8 @@ from typer.testing import CliRunner
 
 from metastable.cli import verify as command
 from metastable.errors import InvalidInput
-from metastable.papers import PAPERS, Claim, verify
-from sample_claims import BROKEN, FIELDS, SMALL_PAPER, threads
+from metastable.papers import ESTIMATE, PAPERS, Claim, Outcome, verify
+from sample_claims import BAD, BROKEN, FIELDS, GOOD, RIVALLED, SMALL_PAPER, WARNED, threads
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_list_names_every_claim(run):
 def test_a_failing_claim_is_exit_code_1_and_in_the_table(run, tmp_path):
     result = run("--jobs", "1", "--out", "here")
     assert result.exit_code == 1
-    assert "1 holds, 1 fails, 0 inconclusive" in result.output
+    assert "not passed: 1 holds, 1 fails, 0 inconclusive, 0 open" in result.output
     assert (tmp_path / "here" / "report.html").exists()
 
 
@@ -38,6 +39,36 @@ def test_claims_that_hold_are_exit_code_0_and_json_is_json(run):
     assert result.exit_code == 0
     record = json.loads(result.stdout)
     assert record["holds"] is True and [v["claim"] for v in record["verdicts"]] == ["good"]
+
+
+@pytest.mark.parametrize("verdict", ["holds", "fails", "inconclusive", "stopped", "open", "not excluded", "none"])
+def test_exit_code_json_and_page_agree(run, monkeypatch, tmp_path, verdict):
+    claims = {
+        "holds": [GOOD],
+        "fails": [GOOD, BAD],
+        "inconclusive": [GOOD, replace(BAD, name="vague", experiment=lambda s: Outcome(float("nan")))],
+        "stopped": [GOOD, BROKEN],
+        "open": [GOOD, replace(BAD, open="nobody knows")],
+        "not excluded": [GOOD, replace(GOOD, name="dull", rivals={"itself": "It is the same."})],
+        "none": [],
+    }[verdict]
+    monkeypatch.setattr(type(SMALL_PAPER), "claims", property(lambda paper: tuple(claims)))
+    right = verdict in ("holds", "open")
+    result = run("--jobs", "1", "--json", "--out", "here")
+    record = json.loads(result.stdout)
+    assert record["holds"] is right and result.exit_code == (0 if right else 1)
+    assert f'data-passed="{str(right).lower()}"' in (tmp_path / record["report"]).read_text()
+    told = run("--jobs", "1", "--out", "here")
+    assert told.exit_code == (0 if right else 1)
+    assert ("not passed: " in told.output) is not right
+
+
+def test_the_table_names_the_nearest_rival_and_whose_claim_it_is(capsys):
+    theirs, ours = verify([RIVALLED, replace(WARNED, source=ESTIMATE)], jobs=1)
+    command.show([ours, theirs])
+    told = capsys.readouterr().out
+    assert "two: 2 ± 0.1 fails" in told and "warned: warned. RuntimeWarning: said once" in told
+    assert told.index("The paper: ") < told.index("metastable's own estimates: 1 of 1 holds")
 
 
 def test_unknown_names_are_sentences(run):

@@ -2,14 +2,16 @@ import html.parser
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from metastable.errors import StorageError
-from metastable.papers import Claim, Outcome, verify, write_report
-from metastable.papers.page import render, sections
+from metastable.errors import InvalidInput, StorageError
+from metastable.papers import ESTIMATE, Claim, Outcome, passed, verify, write_report
+from metastable.papers.page import groups, render, sections
+from sample_claims import BAD, RIVALLED, WARNED
 from sample_figures import lines, phase_map, portrait
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -43,8 +45,58 @@ def test_page_has_every_claim_escaped_and_counted(page):
     for name in ("lines", "map", "sphere", "circle", "deep", "bare"):
         assert f'id="claim-{name}"' in text
     assert "a test &amp; &lt;nothing&gt; else" in text and "a&lt;b" in text
-    assert re.findall(r'<b class="(\w+)">(\d)</b>', text) == [("holds", "4"), ("fails", "1"), ("inconclusive", "1")]
+    assert re.findall(r'<b class="(\w+)">(\d)</b>', text) == [
+        ("holds", "4"), ("fails", "1"), ("inconclusive", "1"), ("open", "0")
+    ]  # fmt: skip
     assert "Quick run, seed 3" in text
+
+
+def headline(verdicts):
+    return re.search(r'data-passed="(\w+)">([^<]*)<', render(verdicts)).groups()
+
+
+def test_the_headline_is_the_exit_code():
+    good, bad = verify([RIVALLED], jobs=1), verify([BAD], jobs=1)
+    assert headline(good) == ("true", "Passed: every claim holds.") and passed(good)
+    assert headline(good + bad)[0] == "false" and not passed(good + bad)
+    waiting = [replace(bad[0], open="nobody knows")]
+    assert headline(good + waiting) == ("true", "Passed: every claim holds, those declared open excepted.")
+    assert "Open: nobody knows" in render(good + waiting)
+
+
+def test_the_paper_s_claims_come_first_and_ours_apart():
+    (theirs,), (other,) = verify([RIVALLED], jobs=1), verify([WARNED], jobs=1)
+    ours = replace(other, source=ESTIMATE)
+    first, second = groups([ours, theirs])
+    assert first.title == "The paper: Concentration in the low-temperature regime" and first.verdicts == (theirs,)
+    assert second.title == "metastable's own estimates" and second.count == "1 of 1 holds"
+    assert groups([ours])[0].anchor == "ours" and groups([]) == []
+    text = render([ours, theirs])
+    assert text.index('id="claim-rivalled"') < text.index('id="claim-warned"')
+    assert "Warned: UserWarning: twice said (2 times)" in text
+
+
+def test_rivals_are_shown_with_what_they_give():
+    rivalled = verify([RIVALLED], jobs=1)
+    text = render(rivalled)
+    for words in ("It is two.", "2 ± 0.1", "It is not.", "∞", "excluded"):
+        assert words in text
+    assert "not excluded" not in text
+    alive = replace(rivalled[0].rivals[0], verdict="holds")
+    assert "not excluded" in render([replace(rivalled[0], rivals=(alive,))])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"verdicts": None}, {"verdicts": [1]}, {"verdicts": "abc"}, {"out": 3}, {"out": ""}, {"paper": "none"},
+        {"paper": None}, {"quick": "no"}, {"seed": -1}, {"seed": 1.5}, {"prints": None},
+    ],
+)  # fmt: skip
+def test_malformed_arguments_are_sentences(arguments, tmp_path):
+    with pytest.raises(InvalidInput) as refused:
+        write_report(**{"verdicts": [], "out": tmp_path} | arguments)
+    assert len(str(refused.value)) < 200
 
 
 def test_page_asks_for_nothing_from_the_network(page):
@@ -69,7 +121,7 @@ def test_every_figure_is_printed_as_png_and_pdf(page):
 
 
 def test_portraits_and_phases_come_first_and_no_claim_comes_twice():
-    made = sections(some_verdicts())
+    made = sections(some_verdicts(), "paper")
     assert [section.title for section in made] == ["Phase portrait", "Phase diagram", "One", "Two"]
     named = [[item.verdict.claim if item.verdict else "spectra" for item in section.items] for section in made]
     assert named == [["sphere", "circle", "deep", "spectra"], ["map"], ["lines"], ["bare"]]

@@ -1,7 +1,8 @@
+import numpy as np
 import pytest
 
 from metastable.errors import StorageError
-from metastable.papers import Claim, Setting, store, verify
+from metastable.papers import Claim, Outcome, Setting, store, verify
 from sample_claims import COUNTED, FIELDS, counted
 
 
@@ -22,6 +23,23 @@ def test_a_stored_outcome_is_judged_by_the_claim_as_it_is_now(tmp_path, marks):
     verify([COUNTED], out=tmp_path, jobs=1)
     (verdict,) = verify([Claim("counted", "s", counted, 2.0, **FIELDS)], out=tmp_path, jobs=1)
     assert marks() == 1 and verdict.verdict == "fails"
+
+
+def test_any_name_and_any_number_come_back(tmp_path):
+    kept = Outcome(
+        float("nan"),
+        uncertainty=float("inf"),
+        curves={"file": np.ones(2), "__key__": np.zeros(1)},
+        rivals={"r": (1.5, 0.25), "never": float("inf")},
+        warnings=("careful",),
+        table=[{"n": np.float64(2.0), "word": None}],
+    )
+    found = store.ClaimStore(tmp_path)
+    found.write(COUNTED, Setting(), kept, 1.0, store.claim_key(COUNTED, Setting()))
+    outcome, seconds = found.read(COUNTED, Setting())
+    assert seconds == 1.0 and np.isnan(outcome.measured) and outcome.uncertainty == float("inf")
+    assert outcome.curves["file"].tolist() == [1.0, 1.0] and outcome.curves["__key__"].tolist() == [0.0]
+    assert outcome.rivals == {"r": (1.5, 0.25), "never": (float("inf"), 0.0)} and outcome.warnings == ("careful",)
 
 
 @pytest.mark.parametrize("damage", ["json", "npz"])

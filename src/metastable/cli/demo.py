@@ -24,7 +24,10 @@ def demo(
     """
     verdicts, page = run_and_report("concentration", out, quick=True, jobs=jobs, seed=seed, quiet=as_json)
     if as_json:
-        typer.echo(json.dumps({"report": page, "verdicts": [v.to_dict() for v in verdicts]}))
+        from metastable.papers import passed
+
+        record = {"report": page, "holds": passed(verdicts), "verdicts": [v.to_dict() for v in verdicts]}
+        typer.echo(json.dumps(record))
     else:
         show(verdicts)
         typer.echo(page)

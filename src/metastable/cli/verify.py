@@ -11,10 +11,11 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from metastable.papers import Verdict
+    from metastable.papers import RivalVerdict, Verdict
 
 WIDTH = 140
 """Columns of a table that goes into a pipe, which is not a terminal of 80 columns."""
+OURS = "metastable's own estimates"
 
 
 def verify(
@@ -37,8 +38,8 @@ def verify(
 
     Example: metastable verify concentration --quick
 
-    Finished claims are kept in OUT/claims: after an interruption the same command goes on. Exit code 1 when a claim
-    fails, or when none could be decided.
+    Finished claims are kept in OUT/claims: after an interruption the same command goes on. Exit code 0 only when
+    every claim holds and every rival of it fails; claims declared open are excepted.
     """
     if list_claims:
         _list(paper, as_json)
@@ -46,17 +47,19 @@ def verify(
     folder = out or f"metastable-out/verify-{paper}"
     verdicts, page = run_and_report(paper, folder, quick=quick, claims=claim, jobs=jobs, seed=seed, quiet=as_json)
     if as_json:
+        from metastable.papers import passed
+
         record = {
             "paper": paper,
             "quick": quick,
             "seed": seed,
             "report": page,
-            "holds": not any(v.fails for v in verdicts) and any(v.holds for v in verdicts),
+            "holds": passed(verdicts),
             "verdicts": [v.to_dict() for v in verdicts],
         }
         typer.echo(json.dumps(record))
     else:
-        show(verdicts)
+        show(verdicts, paper)
         typer.echo(f"report: {page}")
     leave(verdicts)
 
@@ -80,44 +83,58 @@ def run_and_report(
     return verdicts, str(write_report(verdicts, folder, paper=paper, quick=quick, seed=seed))
 
 
-def show(verdicts: list[Verdict]) -> None:
-    """The verdict table."""
+def show(verdicts: list[Verdict], paper: str = "concentration") -> None:
+    """The verdict tables: the paper's statements first, metastable's own estimates apart; then what is amiss."""
     from rich.table import Table
 
     from metastable.drawing.palette import TERMINAL_VERDICTS
+    from metastable.papers import passed
+    from metastable.papers.page import groups
 
     console = _console()
-    table = Table(title="Verdicts", title_style="bold", show_lines=False)
-    table.add_column("claim", no_wrap=True)
-    table.add_column("quantity")
-    for name in ("expected", "measured", "tolerance"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
-    table.add_column("s", justify="right")
-    for v in verdicts:
-        error = f" ± {v.uncertainty:.1g}" if v.uncertainty else ""
-        colour = TERMINAL_VERDICTS[v.verdict]
-        table.add_row(
-            v.claim,
-            v.unit,
-            f"{v.sign}{v.expected:.4g}",
-            f"{v.measured:.4g}{error}",
-            f"{v.tolerance:.2g}",
-            f"[{colour}]{v.verdict}[/]",
-            "stored" if v.resumed else f"{v.seconds:.1f}",
-        )
-    console.print(table)
+    for group in groups(verdicts, paper):
+        table = Table(title=f"{group.title}: {group.count}", title_style="bold", title_justify="left")
+        table.add_column("claim", no_wrap=True)
+        table.add_column("quantity")
+        for name in ("expected", "measured", "tolerance"):
+            table.add_column(name, justify="right", no_wrap=True)
+        table.add_column("nearest rival")
+        table.add_column("verdict", no_wrap=True)
+        table.add_column("s", justify="right")
+        for v in group.verdicts:
+            colour = TERMINAL_VERDICTS[v.standing]
+            table.add_row(
+                v.claim,
+                v.unit,
+                f"{v.sign}{v.expected:.4g}",
+                _measured(v),
+                f"{v.tolerance:.2g}",
+                "none" if v.rival is None else f"{v.rival.name}: {_measured(v.rival)} {v.rival.verdict}",
+                f"[{colour}]{v.standing}[/]",
+                "stored" if v.resumed else f"{v.seconds:.1f}",
+            )
+        console.print(table)
     for v in verdicts:
         if not v.holds:
-            line, colour = f"{v.claim}: {v.verdict}. {v.note}", TERMINAL_VERDICTS[v.verdict]
+            why = v.open if v.standing == "open" else v.note
+            line, colour = f"{v.claim}: {v.standing}. {why}", TERMINAL_VERDICTS[v.standing]
             console.print(line, style=colour, highlight=False, markup=False)
-    counted = {name: sum(v.verdict == name for v in verdicts) for name in TERMINAL_VERDICTS}
-    console.print(", ".join(f"{count} {name}" for name, count in counted.items()), highlight=False)
+        for sentence in v.warnings:
+            console.print(f"{v.claim}: warned. {sentence}", highlight=False, markup=False)
+    counted = {name: sum(v.standing == name for v in verdicts) for name in TERMINAL_VERDICTS}
+    told = ", ".join(f"{count} {name}" for name, count in counted.items())
+    console.print(f"{'passed' if passed(verdicts) else 'not passed'}: {told}", highlight=False)
+
+
+def _measured(found: Verdict | RivalVerdict) -> str:
+    return f"{found.measured:.4g}" + (f" ± {found.uncertainty:.1g}" if found.uncertainty else "")
 
 
 def leave(verdicts: list[Verdict]) -> None:
-    """Exit code 1 when a claim fails, when an experiment stopped with an error, or when none could be decided."""
-    if any(v.fails or v.stopped for v in verdicts) or not any(v.holds for v in verdicts):
+    """Exit code 1 unless every claim holds, those declared open excepted."""
+    from metastable.papers import passed
+
+    if not passed(verdicts):
         raise typer.Exit(1)
 
 
@@ -128,16 +145,31 @@ def _list(paper: str, as_json: bool) -> None:
 
     claims = claims_of(paper)
     if as_json:
-        names = [{"claim": c.name, "theme": c.theme, "source": c.source, "statement": c.statement} for c in claims]
-        typer.echo(json.dumps({"paper": paper, "arxiv": PAPERS[paper].arxiv, "claims": names}))
+        listed = [
+            {
+                "claim": c.name,
+                "theme": c.theme,
+                "source": c.source,
+                "ours": c.ours,
+                "statement": c.words()[0],
+                "rivals": dict(c.rivals),
+                "open": c.open,
+            }
+            for c in claims
+        ]
+        typer.echo(json.dumps({"paper": paper, "arxiv": PAPERS[paper].arxiv, "claims": listed}))
         return
     console = _console()
-    table = Table(title=f"{PAPERS[paper].title} (arXiv:{PAPERS[paper].arxiv})", title_style="bold", show_lines=True)
-    for name in ("claim", "statement", "source"):
-        table.add_column(name)
-    for c in claims:
-        table.add_row(c.name, c.statement, c.source)
-    console.print(table)
+    for title, ours in ((f"{PAPERS[paper].title} (arXiv:{PAPERS[paper].arxiv})", False), (OURS, True)):
+        chosen = [c for c in claims if c.ours is ours]
+        if not chosen:
+            continue
+        table = Table(title=f"{title}: {len(chosen)} claims", title_style="bold", show_lines=True)
+        for name in ("claim", "statement", "rivals"):
+            table.add_column(name)
+        for c in chosen:
+            table.add_row(c.name, c.words()[0], "; ".join(c.rivals))
+        console.print(table)
 
 
 def _console() -> Console:

@@ -7,8 +7,8 @@ from metastable.drawing.figures import Series
 COLOURS = ("#2457a6", "#c8541b", "#19703e", "#8a3a9c", "#a07800", "#00798c", "#b3261e", "#5b6570")
 PHASES = ("#cfd8e3", "#2457a6", "#c8541b")
 """Initial, concentrated, terminal."""
-VERDICTS = {"holds": "#19703e", "fails": "#b3261e", "inconclusive": "#8a6100"}
-TERMINAL_VERDICTS = {"holds": "green", "fails": "red", "inconclusive": "yellow"}
+VERDICTS = {"holds": "#19703e", "fails": "#b3261e", "inconclusive": "#8a6100", "open": "#2457a6"}
+TERMINAL_VERDICTS = {"holds": "green", "fails": "red", "inconclusive": "yellow", "open": "blue"}
 """The same in the names of a terminal's own colours, which are readable on its background, whatever that is."""
 INK, SOFT = "#1f2933", "#8a94a0"
 """Words; words of less weight in print."""

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 
 from metastable._version import __version__
+from metastable.arguments import choice, flag, place, sequence
 from metastable.drawing import Figure, PhaseMap, Portrait
-from metastable.papers.claim import FAILS, HOLDS, INCONCLUSIVE, Verdict
+from metastable.papers.claim import Setting
 from metastable.papers.paper import PAPERS
+from metastable.papers.verdict import FAILS, HOLDS, INCONCLUSIVE, OPEN, Verdict, passed
 
-MARKS = {HOLDS: "✓", FAILS: "✗", INCONCLUSIVE: "?"}
+MARKS = {HOLDS: "✓", FAILS: "✗", INCONCLUSIVE: "?", OPEN: "…"}
 LEADING: tuple[tuple[type, str, str, str], ...] = (
     (Portrait, "portrait", "Phase portrait", "Drag to turn, scroll to zoom, move the slider or press Play."),
     (PhaseMap, "phases", "Phase diagram", "Which of the three laws is nearest, by time and inverse temperature."),
@@ -39,6 +41,44 @@ class Section:
     items: tuple[Item, ...]
 
 
+@dataclass(frozen=True)
+class Group:
+    """The verdicts on statements of one origin: those of the paper, or metastable's own estimates."""
+
+    anchor: str
+    title: str
+    note: str
+    verdicts: tuple[Verdict, ...]
+
+    @property
+    def count(self) -> str:
+        """How many of the claims hold, in words."""
+        total, holding = len(self.verdicts), sum(v.holds for v in self.verdicts)
+        undecided = sum(v.standing == OPEN for v in self.verdicts)
+        return f"{holding} of {total} hold{'s' if total == 1 else ''}" + (
+            f", {undecided} open" if undecided else ""
+        )
+
+    @property
+    def sections(self) -> list[Section]:
+        """Its cards: the phase portrait and the phase diagram first, then the other claims by theme."""
+        return sections(self.verdicts, self.anchor)
+
+
+def groups(verdicts: Sequence[Verdict], paper: str = "concentration") -> list[Group]:
+    """The paper's statements first, under its title; metastable's own estimates apart."""
+    title = PAPERS[paper].title
+    kinds = (
+        (False, "paper", f"The paper: {title}", "Statements of the paper itself."),
+        (True, "ours", "metastable's own estimates", "Sharper than the paper, and not claimed by it."),
+    )
+    found = [
+        Group(anchor, heading, note, tuple(v for v in verdicts if v.ours is ours))
+        for ours, anchor, heading, note in kinds
+    ]
+    return [group for group in found if group.verdicts]
+
+
 def write_report(
     verdicts: Sequence[Verdict],
     out: str | os.PathLike[str],
@@ -55,7 +95,8 @@ def write_report(
     from metastable.drawing import draw
     from metastable.drawing.shell import save_page
 
-    folder = FilePath(out)
+    folder = FilePath(place(out, "out"))
+    flag(prints, "prints")
     page = save_page(render(verdicts, paper=paper, quick=quick, seed=seed), folder / "report.html")
     if prints:
         for verdict in verdicts:
@@ -68,6 +109,9 @@ def write_report(
 
 def render(verdicts: Sequence[Verdict], *, paper: str = "concentration", quick: bool = False, seed: int = 0) -> str:
     """The page as a string."""
+    found = sequence(verdicts, "verdicts", Verdict, "verdicts")
+    choice(paper, "paper", PAPERS)
+    Setting(quick=quick, seed=seed)
     from plotly.offline import get_plotlyjs
 
     from metastable.drawing.shell import compose
@@ -80,16 +124,16 @@ def render(verdicts: Sequence[Verdict], *, paper: str = "concentration", quick: 
         mode="Quick" if quick else "Full",
         seed=seed,
         version=__version__,
-        counts=[(name, sum(v.verdict == name for v in verdicts)) for name in MARKS],
+        passed=passed(found),
+        counts=[(name, sum(v.standing == name for v in found)) for name in MARKS],
         marks=MARKS,
-        verdicts=verdicts,
-        sections=sections(verdicts),
+        groups=groups(found, paper),
         plotly_js=get_plotlyjs(),
     )
 
 
-def sections(verdicts: Sequence[Verdict]) -> list[Section]:
-    """The phase portrait and the phase diagram first; then the other claims by theme."""
+def sections(verdicts: Sequence[Verdict], prefix: str) -> list[Section]:
+    """The phase portrait and the phase diagram first; then the other claims by theme; anchors begin with prefix."""
     result = []
     shown: set[str] = set()
     for kind, anchor, title, note in LEADING:
@@ -98,12 +142,12 @@ def sections(verdicts: Sequence[Verdict]) -> list[Section]:
         if chosen and isinstance(chosen[0].figure, Portrait) and chosen[0].figure.spectra is not None:
             items.append(_item(None, chosen[0].figure.spectra))
         if items:
-            result.append(Section(anchor, title, note, tuple(items)))
+            result.append(Section(f"{prefix}-{anchor}", title, note, tuple(items)))
             shown |= {v.claim for v in chosen}
     for index, theme in enumerate(dict.fromkeys(v.theme for v in verdicts)):
         items = [_item(v) for v in verdicts if v.theme == theme and v.claim not in shown]
         if items:
-            result.append(Section(f"theme-{index}", theme or "Claims", "", tuple(items)))
+            result.append(Section(f"{prefix}-theme-{index}", theme or "Claims", "", tuple(items)))
     return result
 
 

@@ -6,8 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import import_module
 
+from metastable import arguments
+from metastable.arguments import choice, sequence, shown
 from metastable.errors import InvalidInput
 from metastable.papers.claim import Claim
+
+LISTED = 90
+"""Most characters of names that the answer to an unknown one lists, so that it stays a line."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +45,25 @@ PAPERS: dict[str, Paper] = {
 def claims_of(paper: str | Sequence[Claim], names: Sequence[str] | None = None) -> tuple[Claim, ...]:
     """The claims of a paper, or those with the given names; a sentence with the valid names for an unknown one."""
     if isinstance(paper, str):
-        if paper not in PAPERS:
-            raise InvalidInput(f"unknown paper {paper!r}; choose from {', '.join(PAPERS)}")
-        known = PAPERS[paper].claims
+        known = PAPERS[choice(paper, "paper", PAPERS)].claims
     else:
-        known = tuple(paper)
+        known = sequence(paper, "paper", Claim, "claims, or the name of a paper")
+    titles = [claim.name for claim in known]
+    twice = next((name for place, name in enumerate(titles) if name in titles[:place]), None)
+    if twice is not None:
+        raise InvalidInput(f"two claims are called {twice!r}; a verdict is found by the name of its claim")
     if names is None:
         return known
-    titles = {claim.name for claim in known}
-    for name in names:
+    wanted = arguments.names(names, "claims")
+    for name in wanted:
         if name not in titles:
-            raise InvalidInput(f"unknown claim {name!r}; choose from {', '.join(claim.name for claim in known)}")
-    return tuple(claim for claim in known if claim.name in set(names))
+            raise InvalidInput(f"unknown claim {shown(name)}; {_offered(titles)}")
+    return tuple(claim for claim in known if claim.name in wanted)
+
+
+def _offered(titles: Sequence[str]) -> str:
+    """The names to choose from, as far as they fit into a line."""
+    listed = ", ".join(titles)
+    if len(listed) <= LISTED:
+        return f"choose from {listed}"
+    return f"choose from {listed[:LISTED].rpartition(', ')[0]}, ... ({len(titles)} in all: verify --list)"

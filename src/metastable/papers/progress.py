@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from metastable.drawing.palette import TERMINAL_VERDICTS
-from metastable.papers.claim import Verdict
+from metastable.papers.verdict import Verdict
 
 
 @contextmanager
@@ -23,9 +23,9 @@ def progress_bar(show: bool, total: int) -> Iterator[Callable[[Verdict], None]]:
         task = progress.add_task("claims", total=total)
 
         def advance(verdict: Verdict) -> None:
-            colour = TERMINAL_VERDICTS[verdict.verdict]
+            colour = TERMINAL_VERDICTS[verdict.standing]
             age = "stored" if verdict.resumed else f"{verdict.seconds:.1f} s"
-            progress.console.print(f"[{colour}]{verdict.verdict:>12}[/] {verdict.claim} [dim]({age})[/]")
+            progress.console.print(f"[{colour}]{verdict.standing:>12}[/] {verdict.claim} [dim]({age})[/]")
             progress.advance(task)
 
         yield advance

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from functools import cache
 from pathlib import Path as FilePath
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from metastable.papers.claim import Claim, Outcome, Setting
 
 BESIDE = ("drawing", "sweep", "encoders", "audit", "monitor", "lab", "cli", "benchmarks")
 """Rooms that no experiment rests on. One that is not named here counts, so that a new one is never overlooked."""
+
+CURVE = "curve "
+"""In front of the name of a curve in the npz, whose writer has arguments of its own."""
 
 
 @cache
@@ -35,7 +39,7 @@ def engine(package: FilePath = FilePath(__file__).parents[1]) -> str:
 
 def claim_key(claim: Claim, setting: Setting) -> str:
     """What a stored outcome depends on: version, engine, the experiment's module as it is now, name, setting."""
-    module = sys.modules.get(claim.experiment.__module__)
+    module = sys.modules.get(getattr(claim.experiment, "__module__", None) or "")
     try:
         code = inspect.getsource(module) if module is not None else ""
     except (OSError, TypeError):
@@ -70,51 +74,56 @@ class ClaimStore:
             if record["key"] != claim_key(claim, setting):
                 return None
             with np.load(self._npz(claim)) as arrays:
-                curves = {name: arrays[name] for name in arrays.files if name != "__key__"}
+                stored = (name for name in arrays.files if name.startswith(CURVE))
+                curves = {name.removeprefix(CURVE): arrays[name] for name in stored}
                 if str(arrays["__key__"]) != record["key"]:
                     return None
             outcome = Outcome(
-                measured=float("nan") if record["measured"] is None else float(record["measured"]),
-                uncertainty=record["uncertainty"],
+                measured=float(record["measured"]),
+                uncertainty=float(record["uncertainty"]),
                 curves=curves,
                 table=record["table"],
                 note=record["note"],
                 inconclusive=record["inconclusive"],
+                rivals={name: (float(value), float(error)) for name, (value, error) in record["rivals"].items()},
+                warnings=tuple(record["warnings"]),
             )
             return outcome, float(record["seconds"])
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, BadZipFile):
             return None  # nothing there, or a file that another program wrote: the claim is computed again
 
     def write(self, claim: Claim, setting: Setting, outcome: Outcome, seconds: float, key: str) -> None:
         """Store an outcome under its `claim_key`; the JSON goes last: where it is, both files are whole."""
-        temporary = self._npz(claim).with_suffix(f".{os.getpid()}.part")
-        with open(temporary, "wb") as file:
-            np.savez_compressed(file, __key__=np.array(key), **dict(outcome.curves))  # type: ignore[arg-type]
-        os.replace(temporary, self._npz(claim))
         record: dict[str, Any] = {
             "key": key,
             "claim": claim.name,
             "version": __version__,
             "setting": asdict(setting),
-            "measured": outcome.measured if np.isfinite(outcome.measured) else None,
-            "uncertainty": outcome.uncertainty,
+            "measured": str(float(outcome.measured)),  # words, since JSON has no NaN
+            "uncertainty": str(float(outcome.uncertainty)),
+            "rivals": {name: [str(value) for value in outcome.rival(name)] for name in outcome.rivals},
             "table": [dict(row) for row in outcome.table],
             "note": outcome.note,
             "inconclusive": outcome.inconclusive,
+            "warnings": list(outcome.warnings),
             "seconds": seconds,
         }
-        temporary = self._json(claim).with_suffix(f".{os.getpid()}.part")
-        temporary.write_text(json.dumps(record, indent=1, default=_number))
-        os.replace(temporary, self._json(claim))
+        curves = {CURVE + name: curve for name, curve in outcome.curves.items()}
+        try:
+            temporary = self._npz(claim).with_suffix(f".{os.getpid()}.part")
+            with open(temporary, "wb") as file:
+                np.savez_compressed(file, __key__=np.array(key), **curves)  # type: ignore[arg-type]
+            os.replace(temporary, self._npz(claim))
+            temporary = self._json(claim).with_suffix(f".{os.getpid()}.part")
+            temporary.write_text(json.dumps(record, indent=1, default=np.generic.item))
+            os.replace(temporary, self._json(claim))
+        except OSError as error:
+            raise StorageError(
+                f"claim {claim.name!r} cannot be stored in {self.folder}: {error.strerror}"
+            ) from error
 
     def _json(self, claim: Claim) -> FilePath:
         return self.folder / f"{claim.name}.json"
 
     def _npz(self, claim: Claim) -> FilePath:
         return self.folder / f"{claim.name}.npz"
-
-
-def _number(value: Any) -> Any:
-    if isinstance(value, np.generic):
-        return value.item()
-    raise TypeError(f"cannot store a {type(value).__name__} in a claim's table")

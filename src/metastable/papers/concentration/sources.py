@@ -4,5 +4,8 @@ Of the paper only the statement of its theorem is its own here. Everything sharp
 exit times, is metastable's estimate and says so.
 """
 
+from metastable.papers.verdict import ESTIMATE
+
+__all__ = ["ESTIMATE", "PAPER"]
+
 PAPER = "arXiv:2605.10931"
-ESTIMATE = "metastable's estimate"
