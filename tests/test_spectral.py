@@ -67,6 +67,41 @@ def test_kinds_survive_a_change_of_basis(M, kind, k):
         assert (s.kind, s.dimension, s.isolated) == (kind, k, True)
 
 
+def in_a_random_basis(rng, block, rest):
+    """The block with smaller eigenvalues below it, conjugated by a Gaussian, a nearly orthogonal or an orthogonal
+    basis."""
+    m, d = len(block), len(block) + len(rest)
+    A = np.zeros((d, d))
+    A[:m, :m], A[m:, m:] = block, np.diag(rest)
+    how = rng.integers(3)
+    S = rng.normal(size=(d, d)) if how == 0 else np.eye(d) + 0.3 * rng.normal(size=(d, d))
+    S = np.linalg.qr(S)[0] if how == 2 else S
+    return torch.from_numpy(S @ A @ np.linalg.inv(S) * 10 ** rng.uniform(-3, 3))
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_conjugated_jordan_blocks_are_called_so(size):
+    # rounding splits their eigenvalue into a circle of radius eps^(1/size), with complex pairs on it
+    for seed in range(60):
+        rng = np.random.default_rng([size, seed])
+        value = rng.uniform(-1, 1)
+        block = value * np.eye(size) + np.diag(np.full(size - 1, rng.uniform(0.3, 2)), 1)
+        A = in_a_random_basis(rng, block, value - rng.uniform(0.3, 1.5, int(rng.integers(3))))
+        s = dominant(A)
+        assert (s.kind, s.dimension, s.isolated, s.frequency) == ("jordan", size, True, 0.0), seed
+        assert torch.allclose(s.projector @ A, A @ s.projector, atol=1e-9 * float(A.abs().max()))
+        assert s.value == pytest.approx(float(torch.trace(s.projector @ A)) / size, abs=1e-8 * float(A.abs().max()))
+
+
+def test_rotations_stay_rotations():
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        value, frequency = rng.uniform(-1, 1), 10 ** rng.uniform(-3, 0.3)
+        block = np.array([[value, -frequency], [frequency, value]])
+        s = dominant(in_a_random_basis(rng, block, value - rng.uniform(0.1, 1.5, int(rng.integers(4)))))
+        assert (s.kind, s.dimension) == ("rotation", 2), (seed, frequency)
+
+
 def test_symmetric_projector_is_orthogonal():
     rng = np.random.default_rng(2)
     A = rng.normal(size=(5, 5))
@@ -133,7 +168,7 @@ def test_spectrum_is_built_on_it_and_is_plain_for_json():
 
 
 def test_refusals():
-    with pytest.raises(InvalidInput, match=r"tolerance must lie in \(0, 0\.1\), got 0\.5"):
+    with pytest.raises(InvalidInput, match=r"tolerance must be > 0 and < 0\.1, got 0\.5"):
         dominant(torch.eye(2, dtype=torch.float64), 0.5)
     with pytest.raises(InvalidInput, match="finite entries"):
         dominant(torch.tensor([[math.inf, 0.0], [0.0, 1.0]], dtype=torch.float64))
@@ -146,7 +181,7 @@ def test_refusals():
         (torch.ones(0), r"needs a square matrix, got an array of shape \(0,\)"),
         ([[1.0, math.nan], [0.0, 1.0]], "finite entries, got an infinity or NaN"),
         (torch.ones(2, 2) * 1j, "the matrix must be real, got complex values"),
-        ("abc", "the matrix must be an array of real numbers, got str"),
+        ("abc", "the matrix must be an array of real numbers, got 'abc'"),
     ],
 )
 def test_what_is_no_square_real_matrix_is_told(matrix, said):

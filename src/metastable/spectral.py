@@ -15,13 +15,18 @@ from jaxtyping import Complex, Float
 from scipy import linalg
 from torch import Tensor
 
+from metastable import arguments
 from metastable.errors import InvalidInput
 from metastable.measure import as_tensor
 
 TOLERANCE = 1e-6
-"""Eigenvalues whose real parts differ by less than TOLERANCE * ||A|| count as one. Rounding eps splits that of a
-Jordan block of size m by eps^(1/m), 1e-8 for m = 2 and 1e-5 for m = 3: the former is seen as one with room to
-spare, the latter needs a larger tolerance."""
+"""Eigenvalues whose real parts differ by less than TOLERANCE * ||A|| count as one, and so do eigenvalues that a
+change of A by TOLERANCE^2 ||A|| makes equal. For a Jordan block of size 2 the two say the same; one of size m is
+split by rounding eps to eps^(1/m), 1e-5 for m = 3 and 1e-4 for m = 4, which only the second sees."""
+SPLIT = 8.0
+"""How many times its own sensitivity an eigenvalue may stand from one that rounding has split from it: they lie on
+a circle, two radii apart at most, and d radii make one sensitivity; the rest is room for its constants. A filter
+only: the singular value half-way decides."""
 ISOLATION = 10.0
 """The dominant group counts as isolated when its gap is at least ISOLATION tolerances: eigenvalues that stand
 between one tolerance and this many belong to neither side beyond doubt."""
@@ -101,8 +106,7 @@ def dominant(matrix: Any, tolerance: float = TOLERANCE) -> Dominant:
     >>> dominant(torch.tensor([[2.0, 0.5], [0.0, 1.0]], dtype=torch.float64)).projector.tolist()
     [[1.0, 0.5], [0.0, 0.0]]
     """
-    if not 0 < tolerance < 0.1:
-        raise InvalidInput(f"tolerance must lie in (0, 0.1), got {tolerance}")
+    tolerance = arguments.number(tolerance, "tolerance", above=0, below=0.1)
     a = as_tensor(matrix, "the matrix").cpu().numpy()
     if a.ndim != 2 or a.shape[0] != a.shape[1] or a.size == 0:
         raise InvalidInput(f"the spectrum needs a square matrix, got an array of shape {a.shape}")
@@ -124,13 +128,13 @@ def dominant(matrix: Any, tolerance: float = TOLERANCE) -> Dominant:
         values, z = real[::-1].astype(complex), z[:, ::-1]
         t = np.diag(values.real)
     else:
-        values = np.linalg.eigvals(a).astype(complex)
-        values = values[np.lexsort((-values.imag, -values.real))]
+        values, raw = _joined(unit, tolerance)
+        values = values * scale
     slack = tolerance * scale
     k, _ = leading(values, scale, tolerance)
     gap = float(values.real[:k].min() - values.real[k]) if k < d else np.inf
     if not symmetric:
-        t, z, k = _ordered_schur(a, values, k)
+        t, z, k = _ordered_schur(a, scale * raw, k)
         gap = float(values.real[:k].min() - values.real[k]) if k < d else np.inf
     projector = _projector(t, z, k)
     space, next_space = z[:, :k], _next_space(a, values, k, slack, t, z, projector)
@@ -165,13 +169,43 @@ def leading(values: Complex[np.ndarray, "d"], size: float, tolerance: float = TO
     return k, bool(np.abs(values.imag[:k]).max() > tolerance * size)
 
 
-def _ordered_schur(a: np.ndarray, values: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, int]:
+def _joined(unit: np.ndarray, tolerance: float) -> tuple[np.ndarray, np.ndarray]:
+    """(values, raw): the eigenvalues of a matrix of norm 1 by falling real part, those that rounding has split
+    joined to their mean, and as they were computed, in the same order.
+
+    Two are joined when some matrix within tolerance^2 has them equal, seen half-way between them: there the least
+    singular value of A - z is that small. The mean of a joined group is well conditioned where its members are not.
+    """
+    raw, left, right = linalg.eig(unit, left=True, right=True)
+    raw = np.asarray(raw, dtype=complex)
+    d, change = len(raw), tolerance**2
+    # |y* x| of unit left and right eigenvectors: a change of size c moves the eigenvalue by c/|y* x|, and one of m
+    # that stem from a Jordan block by a share 1/m of the way to the others.
+    stiffness = np.maximum(np.abs((left.conj() * right).sum(0)), np.finfo(float).tiny)
+    reach = SPLIT * d * change / stiffness
+    group = np.arange(d)
+    near = np.triu(np.abs(raw[:, None] - raw) <= np.minimum(reach[:, None], reach), 1)
+    for i, j in zip(*np.nonzero(near), strict=True):
+        half_way = unit - (raw[i] + raw[j]) / 2 * np.eye(d)
+        if group[i] != group[j] and np.linalg.svd(half_way, compute_uv=False)[-1] <= change:
+            group[group == group[j]] = group[i]
+    values = np.array([raw[group == g].mean() for g in group])
+    values.imag[np.abs(values.imag) <= np.finfo(float).eps] = 0.0
+    order = np.lexsort((-values.imag, -values.real))
+    return values[order], raw[order]
+
+
+def _ordered_schur(a: np.ndarray, raw: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Real Schur form with the k leading eigenvalues first; k is what LAPACK agrees to have selected."""
-    if k == len(values):
+    if k == len(raw):
         t, z = linalg.schur(a, output="real")
         return t, z, k
-    threshold = (values.real[:k].min() + values.real[k]) / 2
-    t, z, selected = linalg.schur(a, output="real", sort=lambda re, im: re >= threshold)
+
+    def leads(re: float, im: float) -> bool:
+        distance = np.abs(raw - complex(re, im))
+        return bool(distance[:k].min() < distance[k:].min())
+
+    t, z, selected = linalg.schur(a, output="real", sort=leads)
     return t, z, int(selected)
 
 
