@@ -44,6 +44,7 @@ def test_interrupted_run_resumes_bit_for_bit(tmp_path):
         assert torch.equal(resumed.end.points, whole.end.points)
         assert resumed.events == whole.events
         assert resumed.provenance["statistics"] == whole.provenance["statistics"]
+        assert resumed.provenance["attention"] == whole.provenance["attention"]
         assert not os.path.exists(f"{out}.partial") and not os.path.exists(f"{out}.lock")
 
 
@@ -105,7 +106,9 @@ def test_an_interrupted_run_counts_its_work_once(tmp_path):
 def a_checkpoint(t=1.5):
     slope = torch.tensor([[0.25, -0.5]], dtype=torch.float64)
     state = State(t, torch.tensor([[0.6, 0.8]], dtype=torch.float64), slope, 2.0, 0.1, 0.5, 11, 3)
-    return Checkpoint("mark", state, 4, (Crossing("half", 0.75, -1),), (0.5, -0.25), 66)
+    return Checkpoint(
+        "mark", state, 4, (Crossing("half", 0.75, -1),), (0.5, -0.25), 66, {"attention": {"rtol": 0.1}}
+    )
 
 
 def test_a_checkpoint_is_read_as_it_was_written(tmp_path):
@@ -115,6 +118,7 @@ def test_a_checkpoint_is_read_as_it_was_written(tmp_path):
     assert (found.fingerprint, found.saved, found.events, found.gaps, found.evaluations) == (
         "mark", 4, (Crossing("half", 0.75, -1),), (0.5, -0.25), 66,
     )  # fmt: skip
+    assert found.record == {"attention": {"rtol": 0.1}}
     assert torch.equal(found.state.points, a_checkpoint().state.points)
     assert torch.equal(found.state.slope, a_checkpoint().state.slope)
     assert [getattr(found.state, k) for k in ("t", "rate", "step", "last_error", "accepted", "rejected")] == [

@@ -7,7 +7,7 @@ import os
 import uuid
 import zipfile
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from metastable.solve.storage import told
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """Where a run stood: its fingerprint, the state, the frames already saved, the events so far."""
+    """Where a run stood: its fingerprint, the state, the frames already saved, the events and the flow's record."""
 
     fingerprint: str
     state: State
@@ -29,11 +29,13 @@ class Checkpoint:
     events: tuple[Crossing, ...] = ()
     gaps: tuple[float, ...] = ()
     evaluations: int = 0
+    record: Mapping[str, Any] = field(default_factory=dict)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """All of it as arrays of numbers."""
         s = self.state
-        words = json.dumps([self.fingerprint, [[e.name, e.time, e.direction] for e in self.events], self.gaps])
+        events = [[e.name, e.time, e.direction] for e in self.events]
+        words = json.dumps([self.fingerprint, events, self.gaps, self.record])
         arrays: dict[str, np.ndarray] = {
             "points": s.points.cpu().numpy(),
             "scalars": np.array([s.t, s.rate, s.step, s.last_error]),
@@ -47,14 +49,15 @@ class Checkpoint:
         """The checkpoint that gave these arrays."""
         t, rate, step, last_error = (float(x) for x in arrays["scalars"])
         accepted, rejected, saved, evaluations = (int(x) for x in arrays["counts"])
-        fingerprint, events, gaps = json.loads(bytes(arrays["words"]))
+        fingerprint, events, gaps, record = json.loads(bytes(arrays["words"]))
         points, slope = (
             torch.from_numpy(np.array(arrays[name])).to(device) if name in arrays else None
             for name in ("points", "slope")
         )
         assert points is not None
         state = State(t, points, slope, rate, step, last_error, accepted, rejected)
-        return cls(fingerprint, state, saved, tuple(Crossing(*e) for e in events), tuple(gaps), evaluations)
+        crossings = tuple(Crossing(*e) for e in events)
+        return cls(fingerprint, state, saved, crossings, tuple(gaps), evaluations, record)
 
     def write(self, location: str) -> None:
         """Write beside the file, flush to disk, rename over it."""

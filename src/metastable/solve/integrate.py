@@ -35,11 +35,13 @@ def integrate(
     """
     problem, record, mark = task.problem(start.evaluations), task.record(), task.fingerprint
     state = start.state
+    task.flow.recall(dict(start.record))
     watch = Watch(task.events, start.gaps or None, start.events)
     recorder = Recorder(task.times, frames, start.saved)
 
     def checkpoint(state: State) -> Checkpoint:
-        return Checkpoint(mark, state, recorder.saved, tuple(watch.crossings), watch.gaps, problem.evaluations)
+        crossings, told = tuple(watch.crossings), task.flow.record()
+        return Checkpoint(mark, state, recorder.saved, crossings, watch.gaps, problem.evaluations, told)
 
     # Events and guests may end the run inside a step, so they see it before those who write it down.
     keepers: list[Observer] = [recorder]
