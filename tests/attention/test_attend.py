@@ -34,7 +34,7 @@ X = [[1.0, 0.0], [0.0, 1.0]]
     [
         ({"queries": [1.0, 0.0], "keys": X}, "must be matrices"),
         ({"queries": [[1.0, 0.0, 0.0]], "keys": X}, "one dimension"),
-        ({"queries": X, "keys": X, "values": [[1.0]]}, "2 keys but 1 values"),
+        ({"queries": X, "keys": X, "values": [[1.0]]}, "do not match"),
         ({"queries": X, "keys": np.zeros((0, 2))}, "at least one key"),
         ({"queries": [[np.nan, 0.0]], "keys": X}, "finite"),
         ({"queries": X, "keys": [[np.inf, 0.0], [0.0, 1.0]]}, "finite"),

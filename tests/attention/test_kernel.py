@@ -198,7 +198,7 @@ def test_half_precision_states_its_rounding():
 def test_the_rounding_of_sums_is_stated_with_that_of_scores():
     """A kernel adds what it declares, in the precision it computes in, not in that of the tensors."""
     asked = operands()
-    kernel = Kernel("sums", lambda o: (o.queries, o.mass), additions=lambda n_k, columns: 100.0 * n_k + columns)
+    kernel = Kernel("sums", lambda o: (o.queries, o.mass), additions=lambda o: 100.0 * len(o.keys) + 6)
     single = replace(kernel, precision=torch.float32)
     scores = 8 + (3 + 3**0.5) * 2.0
     assert kernel.rounding(asked) == pytest.approx(2.0**-52 * (scores + 6), rel=1e-9)

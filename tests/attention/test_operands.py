@@ -123,3 +123,32 @@ def test_what_is_known_of_the_masses():
     assert asked.seen.seen is asked.seen
     other = replace(asked, values=2 * x).seen
     assert torch.equal(other.values, 2 * other.keys)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"queries": None},
+        {"keys": [[1.0, 0.0]]},
+        {"values": torch.ones(2)},
+        {"mass": torch.ones(3)},
+        {"mass": torch.ones(2, 2)},
+        {"queries": torch.ones(2, 5)},
+        {"beta": "hot"},
+        {"beta": -1.0},
+        {"beta": torch.ones(2)},
+        {"mask": 3},
+    ],
+)
+def test_operands_that_make_no_sense_are_refused(changes):
+    with pytest.raises(InvalidInput) as refusal:
+        of(tokens(2, 2, "uniform", 0), **changes)
+    assert len(str(refusal.value)) < 200
+
+
+def test_operands_checked_before_are_the_same():
+    x = tokens(4, 2, "uniform", 0)
+    mass = torch.ones(4, dtype=torch.float64)
+    made = Operands.checked_before(x, x, x, mass, 2.0)
+    assert made.keys is x and made.mass is mass and made.beta == 2.0 and made.mask is None
+    assert made.largest_score == of(x, beta=2.0).largest_score

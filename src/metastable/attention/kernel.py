@@ -72,9 +72,14 @@ class Attended:
             raise InvalidInput(f"error must be None or a number, got {shown(self.error)}")
 
 
-def in_any_order(n_k: int, _columns: int) -> float:
+def in_any_order(operands: Operands) -> float:
     """n_k: whatever the order of a sum, no term takes part in more additions."""
-    return float(n_k)
+    return float(operands.keys.size(0))
+
+
+def in_float64(_operands: Operands) -> float:
+    """None, where sums are in float64."""
+    return 0.0
 
 
 def one_per_pair(operands: Operands, _rtol: float) -> float:
@@ -108,9 +113,9 @@ class Kernel:
     """Pairs n_q n_k above which the next kernel of the table that can do the same is faster; None: never."""
     most_keys: int | None = None
     """Keys above which its sums lose digits that the next kernel of the table keeps; None: never."""
-    additions: Callable[[int, int], float] = in_any_order
-    """(n_k, d + d_v) -> additions in float32 that one term of a sum takes part in, where it does not compute in
-    float64: each rounds."""
+    additions: Callable[[Operands], float] = in_any_order
+    """operands -> additions in float32 that one term of a sum takes part in, where it does not compute in float64:
+    each of them rounds."""
     most_sharp: float | None = None
     """Largest beta max|q| that it resolves; None: any."""
     most_mass_ratio: float | None = None
@@ -178,11 +183,12 @@ class Kernel:
         """`__call__` without a look at its arguments."""
         if operands.mask is not None and operands.mask not in self.masks:
             raise InvalidInput(f'kernel="{self.name}" knows no mask {operands.mask!r}')
-        if self.least_rtol is not None:
-            if self.devices == CPU:
-                operands.require_cpu(self.name)
-            operands = operands.seen
+        if self.devices == CPU:
+            operands.require_cpu(self.name)
+        if self.most_sharp is not None or self.most_mass_ratio is not None:
             self._require_range(operands)
+        if self.least_rtol is not None:
+            operands = operands.seen
             wanted = DEFAULT_RTOL if rtol is None else rtol
             mean, log_partition, stated = cast(StatedError, self.function)(operands, wanted)
             return Attended(mean, log_partition, kernel=self.name, error=stated)
@@ -194,12 +200,11 @@ class Kernel:
     def rounding(self, operands: Operands) -> float:
         """What rounding in the precision of the kernel does at most, relative to the longest value and to Z."""
         check_operands(operands)
-        dtype, n_k = self._computed_in(operands.queries.dtype), operands.keys.size(0)
-        sums = 0.0
+        dtype = self._computed_in(operands.queries.dtype)
+        sums = torch.finfo(torch.float64).eps * in_any_order(operands)
         if dtype != torch.float64:
-            additions = self.additions(n_k, operands.keys.size(1) + operands.values.size(1))
-            sums = torch.finfo(torch.float32).eps * additions
-        return operands.rounding(dtype) + sums + torch.finfo(torch.float64).eps * in_any_order(n_k, 0)
+            sums += torch.finfo(torch.float32).eps * self.additions(operands)
+        return operands.rounding(dtype) + sums
 
     def _computed_in(self, dtype: torch.dtype) -> torch.dtype:
         """The coarser one of the precisions of the kernel and of the tensors."""

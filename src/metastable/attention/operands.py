@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.arguments import instance, number
 from metastable.attention.lengths import squared_lengths
 from metastable.errors import InvalidInput
 
@@ -51,6 +52,28 @@ class Operands:
     beta: float
     mask: str | None = None
     """Which keys a query may see, by the name that kernels declare; None for all of them."""
+
+    def __post_init__(self) -> None:
+        tensors = {"queries": self.queries, "keys": self.keys, "values": self.values, "mass": self.mass}
+        for name, tensor in tensors.items():
+            instance(tensor, name, Tensor, "a tensor")
+        if not (self.queries.ndim == self.keys.ndim == self.values.ndim == 2 and self.mass.ndim == 1):
+            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors.values())
+            raise InvalidInput(f"operands must be three matrices and a row of masses, got shapes {shapes}")
+        n_k, d = self.keys.shape
+        if self.queries.size(1) != d or not n_k == self.values.size(0) == self.mass.size(0) or n_k == 0 or d == 0:
+            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors.values())
+            raise InvalidInput(f"operands must match, with at least one key, got shapes {shapes}")
+        object.__setattr__(self, "beta", number(self.beta, "beta", least=0))
+        if self.mask is not None:
+            instance(self.mask, "mask", str, "a name")
+
+    @classmethod
+    def checked_before(cls, queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float) -> Operands:
+        """Operands without another look at them, for loops over time: a look takes as long as some 20 tokens."""
+        made = object.__new__(cls)
+        made.__dict__.update(queries=queries, keys=keys, values=values, mass=mass, beta=beta, mask=None)
+        return made
 
     @property
     def pairs(self) -> int:

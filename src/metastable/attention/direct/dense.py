@@ -10,11 +10,6 @@ from torch import Tensor
 from metastable.attention.operands import Operands
 
 
-def dense_additions(_n_k: int, _columns: int) -> float:
-    """Sums are in float64."""
-    return 0.0
-
-
 def attend_dense(operands: Operands) -> tuple[Tensor, Tensor]:
     """(mean, log Z) with logits l_ij = beta <q_i, k_j> + log(m_j / max m) as one matrix, summed in float64."""
     dtype = operands.queries.dtype
