@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from metastable.attention.inputs import as_floating, read_beta, read_mass, read_tokens
+from metastable.attention.inputs import as_floating, read_beta, read_mass, read_operands, read_tokens
 from metastable.errors import InvalidInput
 
 X = torch.eye(3, dtype=torch.float64)
@@ -35,13 +35,22 @@ def test_no_copy_where_none_is_needed():
         ((X, X, X[:2]), "do not match"),
         ((X, X[:0], None), "at least one key"),
         ((X, X.to("meta"), None), "one device"),
-        ((X, X * torch.inf, None), "finite"),
         (("x", X, None), "queries must be an array"),
     ],
 )
 def test_tokens_that_do_not_fit_are_refused(given, sentence):
     with pytest.raises(InvalidInput, match=sentence):
         read_tokens(*given)
+
+
+def test_tokens_that_are_not_finite_are_refused_and_lengths_are_known():
+    for wrong in ((X * torch.inf, X, None), (X, X * torch.nan, None), (X, X, X * torch.nan)):
+        with pytest.raises(InvalidInput, match="finite"):
+            read_operands(*wrong, None, 1.0)
+    read = read_operands(2 * X, X, None, None, 1.0)
+    assert read.__dict__["squared_queries"] == (4.0, 4.0) and read.__dict__["squared_keys"] == (1.0, 1.0)
+    fewer = read_operands(2 * X, 3 * X, None, [1.0, 0.0, 2.0], 1.0)
+    assert fewer.keys.shape == (2, 3) and fewer.squared_keys == (9.0, 9.0) and fewer.mass.tolist() == [1.0, 2.0]
 
 
 def test_batches():

@@ -37,7 +37,7 @@ def test_lengths_and_what_rounding_does_to_scores():
     assert asked.pairs == 4
     assert asked.largest_score == 3.0 * 10.0 * 5.0
     scores = (3 + 2**0.5) * asked.largest_score
-    assert asked.rounding(torch.float32) == pytest.approx(2.0**-23 * (8 + scores + np.log(2)), rel=1e-12)
+    assert asked.rounding(torch.float32) == pytest.approx(2.0**-23 * (8 + scores + 2 * np.log(2)), rel=1e-12)
     assert not asked.keys_on_sphere
     assert of(tokens(100, 3, "uniform", 1)).keys_on_sphere
     assert not of(tokens(100, 3, "uniform", 1) * (1 + 1e-12)).keys_on_sphere

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable.arguments import choice
-from metastable.attention.inputs import read_beta, read_mass, read_tokens
+from metastable.attention.inputs import read_beta, read_operands
 from metastable.attention.kernel import Attended, check_rtol
 from metastable.attention.operands import Operands
 from metastable.attention.select import KERNELS, select
@@ -38,13 +38,12 @@ def attend(
     >>> attend([[1.0, 0.0]], [[1.0, 0.0], [-1.0, 0.0]], beta=2.0).mean[0, 0].item()  # tanh(2)
     0.964027580075...
     """
-    q, k, v = read_tokens(queries, keys, values)
     beta = read_beta(beta)
     check_kernel(kernel, rtol)
-    m, dtype = read_mass(mass, k), q.dtype
-    operands = Operands(q, k, v, m, beta).seen
+    operands = read_operands(queries, keys, values, mass, beta)
+    dtype = operands.queries.dtype
     _require_digits(operands, torch.float64 if kernel == "auto" and rtol is not None else dtype)
-    if m.dtype != dtype:
+    if operands.mass.dtype != dtype:
         least, largest, _ = operands.masses
         if not torch.finfo(dtype).tiny <= least <= largest <= torch.finfo(dtype).max:
             return _in_double(operands.double(), kernel, rtol, dtype)

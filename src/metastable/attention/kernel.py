@@ -63,13 +63,12 @@ class Attended:
     digits of float64, or of float32 when no tolerance was asked for: `Kernel.rounding` bounds what is left."""
 
     def __post_init__(self) -> None:
-        for name, tensor in (("mean", self.mean), ("log_partition", self.log_partition)):
-            if not isinstance(tensor, Tensor):
-                raise InvalidInput(f"{name} must be a tensor, got {shown(tensor)}")
-        if not isinstance(self.kernel, str):
-            raise InvalidInput(f"kernel must be a name, got {shown(self.kernel)}")
-        if not (self.error is None or isinstance(self.error, float)):
-            raise InvalidInput(f"error must be None or a number, got {shown(self.error)}")
+        if not (isinstance(self.mean, Tensor) and isinstance(self.log_partition, Tensor)):
+            raise InvalidInput("mean and log_partition must be tensors")
+        if not (isinstance(self.kernel, str) and (self.error is None or isinstance(self.error, float))):
+            raise InvalidInput(
+                f"kernel must be a name and error None or a number, got {shown(self.kernel)}, {shown(self.error)}"
+            )
 
 
 def in_any_order(operands: Operands) -> float:
@@ -157,6 +156,10 @@ class Kernel:
         """Whether it computes these operands with all the digits of their precision, or to that tolerance."""
         check_operands(operands)
         check_rtol(rtol)
+        return self.fits(operands, rtol)
+
+    def fits(self, operands: Operands, rtol: float | None) -> bool:
+        """`can` without a look at its arguments."""
         d, d_v, dtype = operands.queries.size(1), operands.values.size(1), operands.queries.dtype
         return (
             (self.devices is None or operands.device in self.devices)
@@ -183,8 +186,6 @@ class Kernel:
         """`__call__` without a look at its arguments."""
         if operands.mask is not None and operands.mask not in self.masks:
             raise InvalidInput(f'kernel="{self.name}" knows no mask {operands.mask!r}')
-        if self.devices == CPU:
-            operands.require_cpu(self.name)
         if self.most_sharp is not None or self.most_mass_ratio is not None:
             self._require_range(operands)
         if self.least_rtol is not None:
@@ -194,12 +195,16 @@ class Kernel:
             return Attended(mean, log_partition, kernel=self.name, error=stated)
         mean, log_partition = cast(AllDigits, self.function)(operands)
         dtype = operands.queries.dtype
-        stated = self._computed_in(dtype) != dtype or (rtol is not None and dtype != torch.float64)
+        coarser = self.precision is not None and self._computed_in(dtype) != dtype
+        stated = coarser or (rtol is not None and dtype != torch.float64)
         return Attended(mean, log_partition, kernel=self.name, error=self.rounding(operands) if stated else None)
 
     def rounding(self, operands: Operands) -> float:
         """What rounding in the precision of the kernel does at most, relative to the longest value and to Z."""
         check_operands(operands)
+        return operands.once(self._rounding)
+
+    def _rounding(self, operands: Operands) -> float:
         dtype = self._computed_in(operands.queries.dtype)
         sums = torch.finfo(torch.float64).eps * in_any_order(operands)
         if dtype != torch.float64:
@@ -212,6 +217,8 @@ class Kernel:
 
     def _require_range(self, operands: Operands) -> None:
         """Refuse what it does not resolve, where the choice of a kernel would not have taken it."""
+        if self.devices == CPU:
+            operands.require_cpu(self.name)
         if self.most_sharp is not None and operands.sharpness > self.most_sharp:
             raise InvalidInput(
                 f'kernel="{self.name}" resolves beta max|q| up to {self.most_sharp:g}, got '

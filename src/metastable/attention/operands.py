@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable.arguments import instance, number
-from metastable.attention.lengths import squared_lengths
+from metastable.attention.lengths import mass_extremes, squared_lengths
 from metastable.errors import InvalidInput
 
 T = TypeVar("T")
@@ -115,11 +115,7 @@ class Operands:
     def masses(self) -> Masses:
         """Of the keys that have one."""
         if self.mass.is_cpu:
-            m = self.mass.numpy()
-            least, largest = float(m.min()), float(m.max())
-            if least <= 0.0:
-                least = float(m.min(initial=math.inf, where=m > 0.0))
-            return Masses(least, largest, float(m.sum(dtype=np.float64)))
+            return Masses(*mass_extremes(self.mass.numpy()))
         mass = self.mass.double()
         found = torch.stack([torch.where(mass > 0, mass, math.inf).min(), mass.max(), mass.sum()])
         return Masses(*found.tolist())
@@ -158,13 +154,14 @@ class Operands:
         return self.beta * math.sqrt(self.squared_queries[1] * self.squared_keys[1])
 
     def rounding(self, dtype: torch.dtype) -> float:
-        """eps (8 + (3 + sqrt(d)) beta max|q| max|k| + log(max m / min m) + |log sum m|): what rounding does.
+        """eps (8 + (3 + sqrt(d)) beta max|q| max|k| + log(n max m / min m) + |log sum m|): what rounding does.
 
         It moves scores of d products, the logarithms of masses, weights, values and log Z; sums over the keys are
         apart (`Kernel.additions`). Products round independently: sqrt(d), not d.
         """
-        scores = (3 + math.sqrt(self.keys.size(1))) * self.largest_score
-        return torch.finfo(dtype).eps * (8 + scores + self.log_mass_ratio + abs(_log(self.masses.total)))
+        n_k, d = self.keys.shape
+        masses = math.log(n_k) + self.log_mass_ratio + abs(_log(self.masses.total))
+        return torch.finfo(dtype).eps * (8 + (3 + math.sqrt(d)) * self.largest_score + masses)
 
     def once(self, fact: Callable[..., T], *arguments: Any) -> T:
         """fact(self, *arguments), computed at the first such call: what one room alone wants to know twice."""

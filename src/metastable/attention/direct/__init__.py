@@ -1,10 +1,10 @@
 """All pairs on the CPU: four kernels for different sizes, exact up to rounding."""
 
 from metastable.attention.direct.blocks import attend_blocks, blocks_additions
-from metastable.attention.direct.dense import attend_dense
+from metastable.attention.direct.dense import attend_dense, dense_additions
 from metastable.attention.direct.fused import MAX_COLUMNS, attend_fused, fused_additions, fused_cost
 from metastable.attention.direct.sdpa import attend_sdpa
-from metastable.attention.kernel import CPU, Kernel, in_float64
+from metastable.attention.kernel import CPU, Kernel
 
 __all__ = ["BLOCKS", "DENSE", "FUSED", "SDPA"]
 
@@ -12,6 +12,6 @@ FUSED = Kernel(
     "fused", attend_fused, devices=CPU, most_columns=MAX_COLUMNS, additions=fused_additions, cost=fused_cost
 )
 # Measured for larger d: a few calls for small systems, torch's flash form up to some 2000 tokens, tiles above.
-DENSE = Kernel("dense", attend_dense, most_pairs=16_384, additions=in_float64)
+DENSE = Kernel("dense", attend_dense, most_pairs=16_384, additions=dense_additions)
 SDPA = Kernel("sdpa", attend_sdpa, devices=CPU, most_pairs=6_000_000, most_keys=4096)
 BLOCKS = Kernel("blocks", attend_blocks, devices=CPU, additions=blocks_additions)

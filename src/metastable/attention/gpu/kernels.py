@@ -34,6 +34,7 @@ from metastable.attention.gpu.small import LARGEST_D as LARGEST_SMALL_D
 from metastable.attention.gpu.small import additions_of_small, attend_small
 from metastable.attention.inputs import read_beta, read_mass, read_tokens
 from metastable.attention.kernel import AllDigits, in_any_order
+from metastable.attention.lengths import all_finite
 from metastable.attention.operands import Operands
 from metastable.errors import InvalidInput, MissingExtra
 
@@ -157,6 +158,8 @@ def attend_batch(
     0.96402...
     """
     q, k, v = read_tokens(queries, keys, values, batched=True)
+    if q.is_cpu and not all(all_finite(x) for x in (q, k, v)):  # elsewhere, a look could not be recorded in a graph
+        raise InvalidInput("queries, keys and values must be finite, got a NaN or infinity")
     m = None if mass is None else read_mass(mass, k).to(k.dtype)
     if isinstance(beta, Tensor) and beta.ndim > 0:
         if beta.shape != (len(q),) or beta.is_complex():

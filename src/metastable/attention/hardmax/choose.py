@@ -17,7 +17,7 @@ from metastable.arguments import number
 from metastable.attention.hardmax.kd_tree import hardmax_tree
 from metastable.attention.hardmax.sorted_angles import hardmax_sorted
 from metastable.attention.hardmax.tiles import hardmax_tiled
-from metastable.attention.inputs import read_mass, read_tokens
+from metastable.attention.inputs import read_operands
 from metastable.attention.lengths import squared_lengths
 
 _FEW_PAIRS = 250_000
@@ -40,8 +40,8 @@ def hardmax(
     [[1.0, 0.0], [0.0, 1.0]]
     """
     tie = number(tie, "tie", least=0)
-    q, k, v = read_tokens(queries, keys, values)
-    return hardmax_unchecked(q, k, v, read_mass(mass, k).to(k.dtype), tie=tie)
+    given = read_operands(queries, keys, values, mass, 1.0)
+    return hardmax_unchecked(given.queries, given.keys, given.values, given.mass.to(given.keys.dtype), tie=tie)
 
 
 def hardmax_unchecked(
