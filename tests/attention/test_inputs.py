@@ -34,7 +34,7 @@ def test_no_copy_where_none_is_needed():
         ((X, X[:, :2], None), "one dimension"),
         ((X, X, X[:2]), "do not match"),
         ((X, X[:0], None), "at least one key"),
-        ((X, X.to("meta"), None), "one device"),
+        ((X, X.to("meta"), None), "dense tensor with numbers"),
         (("x", X, None), "queries must be an array"),
     ],
 )

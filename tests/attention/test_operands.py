@@ -107,8 +107,10 @@ def test_operands_are_frozen_and_refuse_another_device():
     asked.require_cpu("fused")
     with pytest.raises(FrozenInstanceError):
         asked.beta = 1.0
+    empty = torch.empty(2, 2, device="meta")
+    elsewhere = of(empty, mass=empty[0])
     with pytest.raises(InvalidInput, match='kernel="fused" runs on the CPU, got tensors on meta'):
-        of(torch.empty(2, 2, device="meta")).require_cpu("fused")
+        elsewhere.require_cpu("fused")
 
 
 def test_what_is_known_of_the_masses():
@@ -138,12 +140,29 @@ def test_what_is_known_of_the_masses():
         {"beta": -1.0},
         {"beta": torch.ones(2)},
         {"mask": 3},
+        {"queries": torch.ones(2, 2, dtype=torch.float32)},
+        {"mass": torch.ones(2, dtype=torch.float64, device="meta")},
+        {"keys": torch.ones(2, 2, dtype=torch.int64)},
+        {"values": torch.eye(2, dtype=torch.float64).to_sparse()},
     ],
 )
 def test_operands_that_make_no_sense_are_refused(changes):
     with pytest.raises(InvalidInput) as refusal:
         of(tokens(2, 2, "uniform", 0), **changes)
     assert len(str(refusal.value)) < 200
+
+
+@pytest.mark.parametrize(
+    "rows", [None, [0], torch.ones(2), torch.tensor([[0]]), torch.tensor([7]), torch.tensor([-1])]
+)
+def test_rows_that_are_none_are_refused(rows):
+    asked = of(tokens(3, 2, "uniform", 0))
+    with pytest.raises(InvalidInput, match="rows must be"):
+        asked.of_queries(rows)
+    with pytest.raises(InvalidInput, match="dtype must be"):
+        asked.rounding(rows)
+    with pytest.raises(InvalidInput, match="fact must be"):
+        asked.once(3)
 
 
 def test_operands_checked_before_are_the_same():

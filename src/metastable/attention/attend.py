@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.arguments import choice
+from metastable.arguments import shown
 from metastable.attention.inputs import read_beta, read_operands
 from metastable.attention.kernel import Attended, check_rtol
 from metastable.attention.operands import Operands
@@ -104,7 +104,7 @@ def check_kernel(kernel: Any, rtol: Any) -> None:
     """Refuse an unknown kernel's name or a tolerance out of range."""
     check_rtol(rtol)
     if not (isinstance(kernel, str) and (kernel == "auto" or kernel in KERNELS)):
-        choice(kernel, "kernel", ("auto", *sorted(KERNELS)))
+        raise InvalidInput(f"unknown kernel {shown(kernel)[:40]}; choose from auto, {', '.join(sorted(KERNELS))}")
 
 
 def check_beta(beta: Any) -> None:

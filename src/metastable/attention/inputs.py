@@ -104,6 +104,11 @@ def as_floating(values: Any, name: str) -> Tensor:
     """
     if isinstance(values, np.ndarray) and values.dtype == np.float64 and values.flags.writeable:
         return torch.from_numpy(values) if min(values.strides, default=0) >= 0 else torch.from_numpy(values.copy())
-    if isinstance(values, Tensor) and values.dtype in (torch.float32, torch.float64):
-        return values.detach()
+    if isinstance(values, Tensor):
+        if values.is_nested or values.layout != torch.strided or values.is_meta:
+            raise InvalidInput(
+                f"{name} must be a dense tensor with numbers, got one that is nested, sparse or meta"
+            )
+        if values.dtype in (torch.float32, torch.float64):
+            return values.detach()
     return as_tensor(values, name)
