@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.table import Table
 
 from attend import RESULTS, machine, measure
-from metastable.attention.hardmax import hardmax, hardmax_tiled
+from metastable.attention.hardmax import hardmax
+from metastable.attention.hardmax.tiles import hardmax_tiled
 from metastable.sphere import uniform
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from metastable.attention import attend
 from metastable.attention.heads import attend_heads
+from metastable.errors import InvalidInput
 
 
 def draw(seed, *shape):
@@ -31,3 +32,17 @@ def test_large_scores_and_tokens_without_mass(dtype):
     v = torch.tensor([[[3.0], [5.0], [7.0]]], dtype=dtype)
     log_mass = torch.tensor([[0.0, 0.0, -torch.inf]], dtype=dtype)
     assert attend_heads(q, k, v, log_mass).item() == pytest.approx(4.0)
+
+
+def test_heads_that_do_not_match_are_refused():
+    q, k, v, log_mass = draw(0, 2, 5, 3), draw(1, 2, 4, 3), draw(2, 2, 4, 6), draw(3, 2, 4)
+    for wrong in (
+        (q[0], k, v, log_mass),
+        (q, k[:1], v, log_mass),
+        (q, k, v[:, :2], log_mass),
+        (q, k, v, log_mass[0]),
+    ):
+        with pytest.raises(InvalidInput, match="heads need queries"):
+            attend_heads(*wrong)
+    with pytest.raises(InvalidInput, match="must be tensors"):
+        attend_heads(q, k, v, None)

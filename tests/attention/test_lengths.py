@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from metastable.attention.lengths import all_finite, squared_lengths
+from metastable.attention.lengths import all_finite, finite_lengths, mass_extremes, squared_lengths
 
 
 @pytest.mark.parametrize("d", [1, 2, 3, 8, 9, 40])
@@ -41,3 +41,20 @@ def test_one_entry_that_is_not_finite_is_found_anywhere(bad):
 
 def test_the_largest_numbers_are_finite():
     assert all_finite(torch.full((100, 2), torch.finfo(torch.float64).max, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(1, 1), (40, 3), (7, 20), (40_000, 3), (0, 3)])
+def test_lengths_of_finite_rows_or_none(dtype, shape):
+    x = torch.randn(shape, dtype=torch.float64).to(dtype)
+    assert finite_lengths(x) == pytest.approx(squared_lengths(x), rel=1e-6)
+    for wrong in (torch.nan, torch.inf, -torch.inf):
+        if len(x):
+            x[-1, -1] = wrong
+            assert finite_lengths(x) is None
+            assert finite_lengths(x.T) is None
+
+
+def test_masses_that_are_zero_are_not_the_least():
+    assert mass_extremes(torch.tensor([0.0, 3.0, 1e-320, 0.0], dtype=torch.float64).numpy()) == (1e-320, 3.0, 3.0)
+    assert mass_extremes(torch.ones(4).numpy()) == (1.0, 1.0, 4.0)

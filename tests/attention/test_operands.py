@@ -37,7 +37,7 @@ def test_lengths_and_what_rounding_does_to_scores():
     assert asked.pairs == 4
     assert asked.largest_score == 3.0 * 10.0 * 5.0
     scores = (3 + 2**0.5) * asked.largest_score
-    assert asked.rounding(torch.float32) == pytest.approx(2.0**-23 * (8 + scores + np.log(2)), rel=1e-12)
+    assert asked.rounding(torch.float32) == pytest.approx(2.0**-23 * (8 + scores + 2 * np.log(2)), rel=1e-12)
     assert not asked.keys_on_sphere
     assert of(tokens(100, 3, "uniform", 1)).keys_on_sphere
     assert not of(tokens(100, 3, "uniform", 1) * (1 + 1e-12)).keys_on_sphere
@@ -107,8 +107,10 @@ def test_operands_are_frozen_and_refuse_another_device():
     asked.require_cpu("fused")
     with pytest.raises(FrozenInstanceError):
         asked.beta = 1.0
+    empty = torch.empty(2, 2, device="meta")
+    elsewhere = of(empty, mass=empty[0])
     with pytest.raises(InvalidInput, match='kernel="fused" runs on the CPU, got tensors on meta'):
-        of(torch.empty(2, 2, device="meta")).require_cpu("fused")
+        elsewhere.require_cpu("fused")
 
 
 def test_what_is_known_of_the_masses():
@@ -123,3 +125,49 @@ def test_what_is_known_of_the_masses():
     assert asked.seen.seen is asked.seen
     other = replace(asked, values=2 * x).seen
     assert torch.equal(other.values, 2 * other.keys)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"queries": None},
+        {"keys": [[1.0, 0.0]]},
+        {"values": torch.ones(2)},
+        {"mass": torch.ones(3)},
+        {"mass": torch.ones(2, 2)},
+        {"queries": torch.ones(2, 5)},
+        {"beta": "hot"},
+        {"beta": -1.0},
+        {"beta": torch.ones(2)},
+        {"mask": 3},
+        {"queries": torch.ones(2, 2, dtype=torch.float32)},
+        {"mass": torch.ones(2, dtype=torch.float64, device="meta")},
+        {"keys": torch.ones(2, 2, dtype=torch.int64)},
+        {"values": torch.eye(2, dtype=torch.float64).to_sparse()},
+    ],
+)
+def test_operands_that_make_no_sense_are_refused(changes):
+    with pytest.raises(InvalidInput) as refusal:
+        of(tokens(2, 2, "uniform", 0), **changes)
+    assert len(str(refusal.value)) < 200
+
+
+@pytest.mark.parametrize(
+    "rows", [None, [0], torch.ones(2), torch.tensor([[0]]), torch.tensor([7]), torch.tensor([-1])]
+)
+def test_rows_that_are_none_are_refused(rows):
+    asked = of(tokens(3, 2, "uniform", 0))
+    with pytest.raises(InvalidInput, match="rows must be"):
+        asked.of_queries(rows)
+    with pytest.raises(InvalidInput, match="dtype must be"):
+        asked.rounding(rows)
+    with pytest.raises(InvalidInput, match="fact must be"):
+        asked.once(3)
+
+
+def test_operands_checked_before_are_the_same():
+    x = tokens(4, 2, "uniform", 0)
+    mass = torch.ones(4, dtype=torch.float64)
+    made = Operands.checked_before(x, x, x, mass, 2.0)
+    assert made.keys is x and made.mass is mass and made.beta == 2.0 and made.mask is None
+    assert made.largest_score == of(x, beta=2.0).largest_score

@@ -92,10 +92,8 @@ def case(seed: int) -> str | None:
     """One call; None, or how its error exceeds what it states."""
     rng = np.random.default_rng(seed)
     name = str(rng.choice(NAMES))
-    d = {"circle": 2, "sphere": 3, "sphere_grid": 3}.get(name) or int(
-        rng.choice([2, 2, 3, 3, 4, 5, 8, 9, 16, 33, 64])
-    )
-    d = int(rng.integers(2, 9)) if name == "fused" else d
+    d = {"circle": 2, "sphere": 3, "sphere_grid": 3}.get(name) or int(rng.choice([2, 2, 3, 3, 5, 9, 16, 33, 64]))
+    d = int(rng.choice([2, 3, 5])) if name == "fused" else d  # as other tests: every d is compiled
     single = bool(rng.integers(2)) and not name.startswith("sphere")
     dtype = torch.float32 if single else torch.float64
     n_k, n_q = (int(np.exp(rng.uniform(0, np.log(most)))) for most in (3000, 1200))
@@ -107,7 +105,7 @@ def case(seed: int) -> str | None:
     mass = masses(rng, n_k, 34.0 if single else 300.0)
     m = None if mass is None else torch.from_numpy(mass).to(dtype if rng.integers(3) else torch.float64)
     other = name in ("auto", "dense", "fused", "blocks", "sdpa") and rng.integers(3) == 0
-    values = torch.from_numpy(rng.normal(size=(n_k, rng.integers(1, 8)))).to(dtype) if other else None
+    values = torch.from_numpy(rng.normal(size=(n_k, rng.choice([1, 2, 7])))).to(dtype) if other else None
     if name in ("auto", "dense", "blocks") and rng.integers(5) == 0:
         keys = keys * torch.from_numpy(rng.uniform(0.1, 3.0, size=(n_k, 1))).to(dtype)
     try:
@@ -120,10 +118,12 @@ def case(seed: int) -> str | None:
     m64 = torch.from_numpy(equal).to(dtype).double() if m is None else m.double()
     stated = found.error
     if stated is None:
-        operands = Operands(queries, keys, v, m64.to(dtype), beta) if m is None or m.dtype == dtype else None
+        real = torch.finfo(dtype)
+        held = real.tiny <= float(m64[m64 > 0].min()) and float(m64.max()) <= real.max
+        operands = Operands(queries, keys, v, m64.to(dtype), beta) if held else None
         operands = operands or Operands(queries.double(), keys.double(), v.double(), m64, beta)
         stated = KERNELS[found.kernel].rounding(operands.seen)
-        stated += torch.finfo(dtype).eps * (2 + float(found.log_partition.abs().max()))
+        stated += real.eps * (2 + float(found.log_partition.abs().max()))
     rows = rng.permutation(len(queries))[:MOST_ROWS]
     mean, log_z = exact(*(t.double().numpy() for t in (queries[rows], keys, v, m64)), beta)
     seen = v[m64 > 0].double()

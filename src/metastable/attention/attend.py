@@ -5,18 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.arguments import choice, number, shown
+from metastable.arguments import shown
+from metastable.attention.inputs import read_beta, read_operands
 from metastable.attention.kernel import Attended, check_rtol
-from metastable.attention.lengths import all_finite
 from metastable.attention.operands import Operands
 from metastable.attention.select import KERNELS, select
 from metastable.errors import InvalidInput
-from metastable.measure import as_tensor
 
 
 def attend(
@@ -40,40 +38,12 @@ def attend(
     >>> attend([[1.0, 0.0]], [[1.0, 0.0], [-1.0, 0.0]], beta=2.0).mean[0, 0].item()  # tanh(2)
     0.964027580075...
     """
-    q, k = as_floating(queries, "queries"), as_floating(keys, "keys")
-    v = k if values is None else as_floating(values, "values")
-    if q.ndim != 2 or k.ndim != 2 or v.ndim != 2:
-        raise InvalidInput(
-            "queries, keys and values must be matrices, got shapes "
-            f"{tuple(q.shape)}, {tuple(k.shape)}, {tuple(v.shape)}"
-        )
-    if q.shape[1] != k.shape[1]:
-        raise InvalidInput(
-            f"queries and keys must have one dimension, got shapes {tuple(q.shape)} and {tuple(k.shape)}"
-        )
-    if v.shape[0] != k.shape[0]:
-        raise InvalidInput(f"there are {k.shape[0]} keys but {v.shape[0]} values")
-    if k.shape[0] == 0 or k.shape[1] == 0 or v.shape[1] == 0:
-        raise InvalidInput(
-            f"attention needs at least one key of one dimension, got keys of shape {tuple(k.shape)} and values "
-            f"of shape {tuple(v.shape)}"
-        )
-    if not q.device == k.device == v.device:
-        raise InvalidInput(
-            f"queries, keys and values must be on one device, got {q.device}, {k.device} and {v.device}"
-        )
-    beta = _inverse_temperature(beta)
+    beta = read_beta(beta)
     check_kernel(kernel, rtol)
-    dtype = torch.promote_types(torch.promote_types(q.dtype, k.dtype), v.dtype)
-    same = v is k
-    q, k = q.to(dtype), k.to(dtype)
-    v = k if same else v.to(dtype)
-    m = key_mass(mass, k)
-    if not all(all_finite(x) for x in ((q, k) if same else (q, k, v))):
-        raise InvalidInput("queries, keys and values must be finite, got a NaN or infinity")
-    operands = Operands(q, k, v, m, beta).seen
+    operands = read_operands(queries, keys, values, mass, beta)
+    dtype = operands.queries.dtype
     _require_digits(operands, torch.float64 if kernel == "auto" and rtol is not None else dtype)
-    if m.dtype != dtype:
+    if operands.mass.dtype != dtype:
         least, largest, _ = operands.masses
         if not torch.finfo(dtype).tiny <= least <= largest <= torch.finfo(dtype).max:
             return _in_double(operands.double(), kernel, rtol, dtype)
@@ -92,7 +62,7 @@ def attend_unchecked(
     rtol: float | None = None,
 ) -> Attended:
     """`attend` without its checks: for right-hand sides, whose inputs were validated when the run began."""
-    return attend_operands(Operands(queries, keys, values, mass, beta), kernel, rtol)
+    return attend_operands(Operands.checked_before(queries, keys, values, mass, beta), kernel, rtol)
 
 
 def attend_operands(operands: Operands, kernel: str, rtol: float | None) -> Attended:
@@ -134,42 +104,9 @@ def check_kernel(kernel: Any, rtol: Any) -> None:
     """Refuse an unknown kernel's name or a tolerance out of range."""
     check_rtol(rtol)
     if not (isinstance(kernel, str) and (kernel == "auto" or kernel in KERNELS)):
-        choice(kernel, "kernel", ("auto", *sorted(KERNELS)))
+        raise InvalidInput(f"unknown kernel {shown(kernel)[:40]}; choose from auto, {', '.join(sorted(KERNELS))}")
 
 
 def check_beta(beta: Any) -> None:
     """Refuse an inverse temperature that is not finite and >= 0."""
-    _inverse_temperature(beta)
-
-
-def _inverse_temperature(beta: Any) -> float:
-    try:
-        return number(beta, "beta", least=0)
-    except InvalidInput:
-        raise InvalidInput(f"beta must be finite and >= 0, got {shown(beta)}") from None
-
-
-def as_floating(values: Any, name: str) -> Tensor:
-    """A tensor in the precision it has (float32 stays float32), anything else in float64.
-
-    No copy where none is needed: a call keeps nothing of its inputs, and the fresh pages of a copy cost as much as
-    the attention of a million tokens on the circle.
-    """
-    if isinstance(values, np.ndarray) and values.dtype == np.float64 and values.flags.writeable:
-        return torch.from_numpy(values) if min(values.strides, default=0) >= 0 else torch.from_numpy(values.copy())
-    if isinstance(values, Tensor) and values.dtype in (torch.float32, torch.float64):
-        return values.detach()
-    return as_tensor(values, name)
-
-
-def key_mass(mass: Any, keys: Tensor) -> Tensor:
-    """Masses (n_k,) of the keys in their own precision, validated; None means 1/n_k each."""
-    n = keys.shape[0]
-    if mass is None:
-        return torch.full((n,), 1.0 / n, dtype=keys.dtype, device=keys.device)
-    m = as_floating(mass, "mass").to(device=keys.device)
-    if m.shape != (n,):
-        raise InvalidInput(f"mass must have shape ({n},) to match the keys, got {tuple(m.shape)}")
-    if not all_finite(m) or not bool(m.min() >= 0) or not bool(m.max() > 0):
-        raise InvalidInput("mass must be finite, >= 0 and positive in total")
-    return m
+    read_beta(beta)

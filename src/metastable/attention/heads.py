@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.errors import InvalidInput
+
 
 def attend_heads(
     queries: Float[Tensor, "h q r"],
@@ -22,5 +24,13 @@ def attend_heads(
     >>> attend_heads(2 * pair[:, :1], pair, pair, torch.zeros(1, 2))[0, 0, 0].item()  # tanh(2)
     0.96402...
     """
+    if not all(isinstance(tensor, Tensor) for tensor in (queries, keys, values, log_mass)):
+        raise InvalidInput("queries, keys, values and log_mass must be tensors")
+    h, n_k, fits = len(keys), keys.shape[1:2], queries.ndim == keys.ndim == values.ndim == 3
+    if not fits or queries.shape[::2] != keys.shape[::2] or not (h, *n_k) == values.shape[:2] == log_mass.shape:
+        raise InvalidInput(
+            "heads need queries (h, n_q, r), keys (h, n_k, r), values (h, n_k, v), log_mass (h, n_k), got shapes "
+            f"{', '.join(str(tuple(x.shape)) for x in (queries, keys, values, log_mass))}"
+        )
     scores = torch.baddbmm(log_mass[:, None], queries, keys.mT)
     return torch.softmax(scores, dim=2) @ values

@@ -63,18 +63,22 @@ class Attended:
     digits of float64, or of float32 when no tolerance was asked for: `Kernel.rounding` bounds what is left."""
 
     def __post_init__(self) -> None:
-        for name, tensor in (("mean", self.mean), ("log_partition", self.log_partition)):
-            if not isinstance(tensor, Tensor):
-                raise InvalidInput(f"{name} must be a tensor, got {shown(tensor)}")
-        if not isinstance(self.kernel, str):
-            raise InvalidInput(f"kernel must be a name, got {shown(self.kernel)}")
-        if not (self.error is None or isinstance(self.error, float)):
-            raise InvalidInput(f"error must be None or a number, got {shown(self.error)}")
+        if not (isinstance(self.mean, Tensor) and isinstance(self.log_partition, Tensor)):
+            raise InvalidInput("mean and log_partition must be tensors")
+        if not (isinstance(self.kernel, str) and (self.error is None or isinstance(self.error, float))):
+            raise InvalidInput(
+                f"kernel must be a name and error None or a number, got {shown(self.kernel)}, {shown(self.error)}"
+            )
 
 
-def in_any_order(n_k: int, _columns: int) -> float:
+def in_any_order(operands: Operands) -> float:
     """n_k: whatever the order of a sum, no term takes part in more additions."""
-    return float(n_k)
+    return float(operands.keys.size(0))
+
+
+def in_float64(_operands: Operands) -> float:
+    """None, where sums are in float64."""
+    return 0.0
 
 
 def one_per_pair(operands: Operands, _rtol: float) -> float:
@@ -108,9 +112,9 @@ class Kernel:
     """Pairs n_q n_k above which the next kernel of the table that can do the same is faster; None: never."""
     most_keys: int | None = None
     """Keys above which its sums lose digits that the next kernel of the table keeps; None: never."""
-    additions: Callable[[int, int], float] = in_any_order
-    """(n_k, d + d_v) -> additions in float32 that one term of a sum takes part in, where it does not compute in
-    float64: each rounds."""
+    additions: Callable[[Operands], float] = in_any_order
+    """operands -> additions in float32 that one term of a sum takes part in, where it does not compute in float64:
+    each of them rounds."""
     most_sharp: float | None = None
     """Largest beta max|q| that it resolves; None: any."""
     most_mass_ratio: float | None = None
@@ -152,6 +156,10 @@ class Kernel:
         """Whether it computes these operands with all the digits of their precision, or to that tolerance."""
         check_operands(operands)
         check_rtol(rtol)
+        return self.fits(operands, rtol)
+
+    def fits(self, operands: Operands, rtol: float | None) -> bool:
+        """`can` without a look at its arguments."""
         d, d_v, dtype = operands.queries.size(1), operands.values.size(1), operands.queries.dtype
         return (
             (self.devices is None or operands.device in self.devices)
@@ -178,28 +186,30 @@ class Kernel:
         """`__call__` without a look at its arguments."""
         if operands.mask is not None and operands.mask not in self.masks:
             raise InvalidInput(f'kernel="{self.name}" knows no mask {operands.mask!r}')
-        if self.least_rtol is not None:
-            if self.devices == CPU:
-                operands.require_cpu(self.name)
-            operands = operands.seen
+        if self.most_sharp is not None or self.most_mass_ratio is not None:
             self._require_range(operands)
+        if self.least_rtol is not None:
+            operands = operands.seen
             wanted = DEFAULT_RTOL if rtol is None else rtol
             mean, log_partition, stated = cast(StatedError, self.function)(operands, wanted)
             return Attended(mean, log_partition, kernel=self.name, error=stated)
         mean, log_partition = cast(AllDigits, self.function)(operands)
         dtype = operands.queries.dtype
-        stated = self._computed_in(dtype) != dtype or (rtol is not None and dtype != torch.float64)
+        coarser = self.precision is not None and self._computed_in(dtype) != dtype
+        stated = coarser or (rtol is not None and dtype != torch.float64)
         return Attended(mean, log_partition, kernel=self.name, error=self.rounding(operands) if stated else None)
 
     def rounding(self, operands: Operands) -> float:
         """What rounding in the precision of the kernel does at most, relative to the longest value and to Z."""
         check_operands(operands)
-        dtype, n_k = self._computed_in(operands.queries.dtype), operands.keys.size(0)
-        sums = 0.0
+        return operands.once(self._rounding)
+
+    def _rounding(self, operands: Operands) -> float:
+        dtype = self._computed_in(operands.queries.dtype)
+        sums = torch.finfo(torch.float64).eps * in_any_order(operands)
         if dtype != torch.float64:
-            additions = self.additions(n_k, operands.keys.size(1) + operands.values.size(1))
-            sums = torch.finfo(torch.float32).eps * additions
-        return operands.rounding(dtype) + sums + torch.finfo(torch.float64).eps * in_any_order(n_k, 0)
+            sums += torch.finfo(torch.float32).eps * self.additions(operands)
+        return operands.rounding(dtype) + sums
 
     def _computed_in(self, dtype: torch.dtype) -> torch.dtype:
         """The coarser one of the precisions of the kernel and of the tensors."""
@@ -207,6 +217,8 @@ class Kernel:
 
     def _require_range(self, operands: Operands) -> None:
         """Refuse what it does not resolve, where the choice of a kernel would not have taken it."""
+        if self.devices == CPU:
+            operands.require_cpu(self.name)
         if self.most_sharp is not None and operands.sharpness > self.most_sharp:
             raise InvalidInput(
                 f'kernel="{self.name}" resolves beta max|q| up to {self.most_sharp:g}, got '

@@ -17,6 +17,9 @@ from metastable.threads import over_rows
 _MOST_COLUMNS = 8
 """Largest d with a compiled loop, as in the fused kernel: beyond, torch's product is as fast."""
 
+_FEW = 100_000
+"""Entries that one thread looks at in less time than it takes to call others."""
+
 
 def squared_lengths(points: Tensor) -> tuple[float, float]:
     """(least, largest) |x_i|^2, in float64, of finite rows; (inf, 0) without rows."""
@@ -33,6 +36,17 @@ def squared_lengths(points: Tensor) -> tuple[float, float]:
 
     over_rows(part, points.shape[0], cost=0.5 * array.size)
     return min(part[0] for part in parts), max(part[1] for part in parts)
+
+
+def finite_lengths(points: Tensor) -> tuple[float, float] | None:
+    """`squared_lengths`, or None where an entry is NaN or infinite, for few rows in one call."""
+    if points.device.type == "cpu" and points.is_contiguous() and 0 < points.numel() <= _FEW and points.ndim == 2:
+        flat, d = points.numpy().reshape(-1), points.shape[1]
+        if _sum_of_zeros(flat) != 0.0:
+            return None
+        least, largest = _kernel(d)(flat) if d <= _MOST_COLUMNS else _extremes(flat, d)
+        return least, largest
+    return squared_lengths(points) if all_finite(points) else None
 
 
 def all_finite(points: Tensor) -> bool:
@@ -54,6 +68,31 @@ def _sum_of_zeros(flat: Any) -> float:
     for i in range(flat.shape[0]):
         total += 0.0 * flat[i]
     return total
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def mass_extremes(mass: Any) -> tuple[float, float, float]:
+    """(least positive, largest, sum) of masses."""
+    least, largest, total = math.inf, 0.0, 0.0
+    for j in range(mass.shape[0]):
+        m = float(mass[j])
+        least = m if 0.0 < m < least else least
+        largest = m if m > largest else largest
+        total += m
+    return least, largest, total
+
+
+@njit(nogil=True, cache=True, fastmath=REDUCTION, error_model="numpy")
+def _extremes(flat: Any, d: int) -> tuple[float, float]:
+    """(least, largest) |x_i|^2 of rows of any length."""
+    least, most = math.inf, 0.0
+    for i in range(flat.shape[0] // d):
+        square = 0.0
+        for c in range(d):
+            square += float(flat[i * d + c]) * float(flat[i * d + c])
+        least = square if square < least else least
+        most = square if square > most else most
+    return least, most
 
 
 @cache

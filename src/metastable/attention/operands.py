@@ -13,7 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.lengths import squared_lengths
+from metastable.arguments import function, instance, number, shown
+from metastable.attention.lengths import mass_extremes, squared_lengths
 from metastable.errors import InvalidInput
 
 T = TypeVar("T")
@@ -51,6 +52,33 @@ class Operands:
     beta: float
     mask: str | None = None
     """Which keys a query may see, by the name that kernels declare; None for all of them."""
+
+    def __post_init__(self) -> None:
+        tensors = {"queries": self.queries, "keys": self.keys, "values": self.values, "mass": self.mass}
+        for name, tensor in tensors.items():
+            instance(tensor, name, Tensor, "a tensor")
+            if tensor.is_nested or tensor.layout != torch.strided or not tensor.dtype.is_floating_point:
+                raise InvalidInput(f"{name} must be a dense tensor of floating-point numbers")
+        if not (self.queries.ndim == self.keys.ndim == self.values.ndim == 2 and self.mass.ndim == 1):
+            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors.values())
+            raise InvalidInput(f"operands must be three matrices and a row of masses, got shapes {shapes}")
+        n_k, d = self.keys.shape
+        if self.queries.size(1) != d or not n_k == self.values.size(0) == self.mass.size(0) or n_k == 0 or d == 0:
+            shapes = ", ".join(str(tuple(tensor.shape)) for tensor in tensors.values())
+            raise InvalidInput(f"operands must match, with at least one key, got shapes {shapes}")
+        kinds = {(tensor.dtype, tensor.device) for tensor in (self.queries, self.keys, self.values)}
+        if len(kinds) > 1 or self.mass.device != self.keys.device:
+            raise InvalidInput("operands must be in one precision and on one device, got several")
+        object.__setattr__(self, "beta", number(self.beta, "beta", least=0))
+        if self.mask is not None:
+            instance(self.mask, "mask", str, "a name")
+
+    @classmethod
+    def checked_before(cls, queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float) -> Operands:
+        """Operands without another look at them, for loops over time: a look takes as long as some 20 tokens."""
+        made = object.__new__(cls)
+        made.__dict__.update(queries=queries, keys=keys, values=values, mass=mass, beta=beta, mask=None)
+        return made
 
     @property
     def pairs(self) -> int:
@@ -92,11 +120,7 @@ class Operands:
     def masses(self) -> Masses:
         """Of the keys that have one."""
         if self.mass.is_cpu:
-            m = self.mass.numpy()
-            least, largest = float(m.min()), float(m.max())
-            if least <= 0.0:
-                least = float(m.min(initial=math.inf, where=m > 0.0))
-            return Masses(least, largest, float(m.sum(dtype=np.float64)))
+            return Masses(*mass_extremes(self.mass.numpy()))
         mass = self.mass.double()
         found = torch.stack([torch.where(mass > 0, mass, math.inf).min(), mass.max(), mass.sum()])
         return Masses(*found.tolist())
@@ -135,17 +159,20 @@ class Operands:
         return self.beta * math.sqrt(self.squared_queries[1] * self.squared_keys[1])
 
     def rounding(self, dtype: torch.dtype) -> float:
-        """eps (8 + (3 + sqrt(d)) beta max|q| max|k| + log(max m / min m) + |log sum m|): what rounding does.
+        """eps (8 + (3 + sqrt(d)) beta max|q| max|k| + log(n max m / min m) + |log sum m|): what rounding does.
 
         It moves scores of d products, the logarithms of masses, weights, values and log Z; sums over the keys are
         apart (`Kernel.additions`). Products round independently: sqrt(d), not d.
         """
-        scores = (3 + math.sqrt(self.keys.size(1))) * self.largest_score
-        return torch.finfo(dtype).eps * (8 + scores + self.log_mass_ratio + abs(_log(self.masses.total)))
+        if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+            raise InvalidInput(f"dtype must be one of floating-point numbers, got {shown(dtype)}")
+        n_k, d = self.keys.shape
+        masses = math.log(n_k) + self.log_mass_ratio + abs(_log(self.masses.total))
+        return torch.finfo(dtype).eps * (8 + (3 + math.sqrt(d)) * self.largest_score + masses)
 
     def once(self, fact: Callable[..., T], *arguments: Any) -> T:
         """fact(self, *arguments), computed at the first such call: what one room alone wants to know twice."""
-        known = (fact, *arguments)
+        known = (function(fact, "fact"), *arguments)
         if known not in self._facts:
             self._facts[known] = fact(self, *arguments)
         return self._facts[known]
@@ -155,7 +182,11 @@ class Operands:
         return {}
 
     def of_queries(self, rows: Tensor) -> Operands:
-        """The same keys and masses for some of the queries."""
+        """The same keys and masses for some of the queries, by their numbers."""
+        if not (isinstance(rows, Tensor) and rows.dtype == torch.int64 and rows.ndim == 1):
+            raise InvalidInput(f"rows must be a row of integers, got {shown(rows)}")
+        if len(rows) and not 0 <= int(rows.min()) <= int(rows.max()) < len(self.queries):
+            raise InvalidInput(f"rows must be from 0 to {len(self.queries) - 1}, got {shown(rows.tolist())}")
         return replace(self, queries=self.queries[rows])
 
     def double(self) -> Operands:

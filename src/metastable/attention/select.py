@@ -38,7 +38,7 @@ def select(operands: Operands, rtol: float | None) -> Kernel:
     # Kernels with a stated error are for float64: what they save, float32 has lost already.
     if rtol is None or not double or operands.pairs < LEAST_PAIRS:
         return direct
-    able = [kernel for kernel in _STATED_ERROR if kernel.can(operands, rtol)]
+    able = [kernel for kernel in _STATED_ERROR if kernel.fits(operands, rtol)]
     if not able:
         return direct
     costs = [kernel.cost(operands, rtol) for kernel in able]
@@ -54,7 +54,7 @@ def _over_all_pairs(operands: Operands, rtol: float | None) -> Kernel:
         small = (kernel.most_pairs is None or pairs <= kernel.most_pairs) and (
             kernel.most_keys is None or n_k <= kernel.most_keys
         )
-        if small and kernel.can(operands):
+        if small and kernel.fits(operands, None):
             if rtol is None or kernel.rounding(operands) <= rtol:
                 return kernel
             able = able or kernel

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.hardmax import hardmax
+from metastable.attention.hardmax.choose import hardmax_unchecked
 from metastable.flows.drift import Drift
 from metastable.flows.flow import WeightedFlow
 
@@ -24,5 +24,5 @@ class Hardmax(WeightedFlow):
     def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
         """V y_i before the projection."""
         w = self.weights_at(t, points)
-        mean, _ = hardmax(w.queries(points), w.keys(points), w.values(points), mass)
+        mean, _ = hardmax_unchecked(w.queries(points), w.keys(points), w.values(points), mass)
         return Drift(mean, lambda: 2 * self.weights_at(t).V_norm, w.after_average)

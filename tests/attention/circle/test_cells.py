@@ -92,3 +92,15 @@ def test_the_finest_cells_resolve_what_is_chosen():
     level = finest_level(MOST_SHARP, 16, 1e-10)
     assert steepest_key_error(WIDER * 4.0 / 2**level, MOST_SHARP, 16) <= 0.2e-10
     assert finest_level(1.0, 16, 1e-10) < level
+
+
+@pytest.mark.parametrize("beta", [1.0, 100.0])
+@pytest.mark.parametrize("n", [16_384, 16_385, 300_000])
+def test_the_rounding_of_a_sum_over_equal_keys_is_in_the_error(beta, n):
+    """The mean is the key and log Z = beta <q, k>; one sum over all keys would be off by 1e-11 for a million."""
+    key = circle(1, "uniform", 3)
+    queries = 2 * circle(40, "uniform", 4)
+    found = attend(queries, key.repeat(n, 1), beta=beta, kernel="circle", rtol=1e-10)
+    off = float((found.mean - key).norm(dim=1).max())
+    off_log = float((found.log_partition - beta * (queries @ key[0])).abs().max())
+    assert max(off, off_log) <= found.error <= 1e-10

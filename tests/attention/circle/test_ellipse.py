@@ -30,4 +30,5 @@ def test_operands_in_any_layout_and_precision():
     mass = torch.ones(200, dtype=torch.float64)
     found, turned = (ellipse_of(Operands(y, x, x, mass, 1.0)) for y in (q, q.T.contiguous().T))
     np.testing.assert_array_equal(found.to_circle, turned.to_circle)
-    assert ellipse_of(Operands(q.float(), x, x, mass, 1.0)) is None  # rounded off any ellipse
+    single = x.float()
+    assert ellipse_of(Operands(q.float(), single, single, mass, 1.0)) is None  # rounded off any ellipse

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -112,7 +114,7 @@ def _check_batch(dtype: torch.dtype, device: str) -> None:
 
 def test_batch_refuses_shapes_that_do_not_match() -> None:
     x = torch.zeros(2, 3, 2)
-    with pytest.raises(InvalidInput, match="do not match"):
+    with pytest.raises(InvalidInput, match="one dimension"):
         attend_batch(x, torch.zeros(2, 3, 4))
     with pytest.raises(InvalidInput, match="mass must have shape"):
         attend_batch(x, x, mass=torch.ones(2, 4))
@@ -142,3 +144,64 @@ def test_every_dimension_has_a_kernel_without_a_card(emulated, d, d_v, precision
     case = problem(d, 20, 70, d, d_v, "uniform", "zeros", device="cpu")
     tolerance = 1e-5 if precision == torch.float32 else 1e-13
     check(attend_in_precision(Operands(*case, 3.0), precision), case, 3.0, tolerance)
+
+
+@pytest.mark.parametrize("d", [2, 3, 24])
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64])
+def test_a_light_near_key_beats_heavy_far_ones_without_a_card(emulated, d, precision) -> None:
+    _check_light_key(d, precision, "cpu")
+
+
+@cuda
+@pytest.mark.parametrize("d", [2, 3, 24, 160])
+@pytest.mark.parametrize("precision", [torch.float32, torch.float64])
+def test_a_light_near_key_beats_heavy_far_ones(d, precision) -> None:
+    _check_light_key(d, precision, "cuda")
+
+
+def _check_light_key(d: int, precision: torch.dtype, device: str) -> None:
+    """Masses 1 and 1e-300 (1e-30) against weights e^500 and e^-500 (e^100 and e^-100), and a key of mass zero."""
+    light, beta = (1e-30, 100.0) if precision == torch.float32 else (1e-300, 500.0)
+    east = torch.zeros(1, d, dtype=torch.float64, device=device)
+    east[0, 0] = 1.0
+    for heavy in (1, 100):
+        keys = torch.cat([east.repeat(heavy, 1), -east, -3 * east])
+        mass = torch.ones(heavy + 2, dtype=torch.float64, device=device)
+        mass[-2], mass[-1] = light, 0.0
+        mean, log_partition = attend_in_precision(Operands(-east, keys, keys, mass, beta), precision)
+        assert mean[0, 0].item() == pytest.approx(-1.0, abs=1e-5)
+        assert log_partition[0].item() == pytest.approx(beta + math.log(light), rel=1e-5)
+
+
+@cuda
+@pytest.mark.parametrize("d", [2, 3, 16, 200])
+@pytest.mark.parametrize("n_q", [1, 3, 5000])
+def test_float32_states_the_rounding_of_its_sums(d: int, n_q: int) -> None:
+    """A million equal keys: the mean is the key and Z = e^{|k|^2}, to the error that is stated."""
+    key = unit(1, d, torch.Generator().manual_seed(d)).float().cuda()
+    found = attend(key.repeat(n_q, 1), key.repeat(1_000_000, 1), beta=1.0, rtol=1e-3, kernel="triton")
+    off = float((found.mean - key).double().norm(dim=1).max()) / float(key.double().norm())
+    off_log = float((found.log_partition.double() - key.double().square().sum()).abs().max())
+    assert found.error is not None and max(off, off_log) <= found.error
+
+
+@cuda
+def test_flash_refuses_masses_that_half_precision_cannot_hold() -> None:
+    q, k, v, _ = problem(5, 40, 90, 64, None, "uniform", "equal")
+    mass = torch.logspace(0, -20, 90, dtype=torch.float64, device="cuda")
+    with pytest.raises(InvalidInput, match="masses whose ratios are up to 1000"):
+        KERNELS["flash_fp16"](Operands(q, k, v, mass, 2.0))
+    assert KERNELS["flash_bf16"](Operands(q, k, v, mass, 2.0)).error is not None
+
+
+def test_a_batch_of_nonsense_is_refused() -> None:
+    x = torch.eye(2, dtype=torch.float64).expand(3, 2, 2)
+    for arguments in (
+        {"queries": None}, {"keys": "x"}, {"values": 3}, {"mass": torch.zeros(3, 2)}, {"mass": [[1.0]]},
+        {"beta": "1"}, {"beta": -1.0}, {"beta": torch.ones(2)}, {"beta": torch.tensor([1.0, -1.0, 2.0])},
+        {"beta": [1.0, 2.0, 3.0]},
+        {"queries": torch.zeros(3, 0, 2), "keys": torch.zeros(3, 0, 2)}, {"beta": None},
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput) as refusal:
+            attend_batch(**({"queries": x, "keys": x} | arguments))
+        assert len(str(refusal.value)) < 200

@@ -7,7 +7,7 @@ import pytest
 from attention.gpu.problems import BETAS, CLOUDS, MASSES, check, cuda, problem
 from metastable.attention.gpu.frame import frame_of
 from metastable.attention.gpu.kernels import attend_gpu_float64, attend_triton
-from metastable.attention.gpu.large import BLOCKS, LARGEST_SAME_D, attend_large, fused_blocks
+from metastable.attention.gpu.large import BLOCKS, LARGEST_SAME_D, additions_of_large, attend_large, fused_blocks
 from metastable.attention.operands import Operands
 
 
@@ -54,3 +54,9 @@ def test_blocks_hold_every_dimension() -> None:
         assert stages == 3
     assert fused_blocks(128, same=False)[-1] == 2
     assert fused_blocks(64, same=False)[-1] == 3
+
+
+def test_additions_grow_with_chunks_and_not_with_all_keys() -> None:
+    """Many keys for few rows are many chunks, whose sums are added in float64."""
+    assert additions_of_large(1, 10**6, 64, True, 132) < 200
+    assert 64 + 10**6 / 64 / 2 < additions_of_large(10**6, 10**6, 64, True, 132) <= 64 + 10**6 / 64

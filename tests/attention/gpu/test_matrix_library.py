@@ -8,7 +8,7 @@ import torch
 from attention.gpu.problems import MASSES, check, problem
 from metastable.attention.gpu import matrix_library
 from metastable.attention.gpu.frame import frame_of
-from metastable.attention.gpu.matrix_library import attend_by_library
+from metastable.attention.gpu.matrix_library import additions_of_library, attend_by_library
 
 
 @pytest.mark.parametrize("precision", [torch.float32, torch.float64])
@@ -32,3 +32,8 @@ def test_tiles_do_not_show(emulated: None, monkeypatch: pytest.MonkeyPatch, prec
     monkeypatch.setattr(matrix_library, "TILE_ROWS", {precision: 4})
     tolerance = 1e-5 if precision == torch.float32 else 1e-13
     torch.testing.assert_close(attend_by_library(*case, frame, precision), whole, rtol=0, atol=tolerance)
+
+
+def test_additions_grow_with_the_tiles() -> None:
+    assert additions_of_library(100) <= 257
+    assert additions_of_library(4096 * 1000) == 256 + 1000

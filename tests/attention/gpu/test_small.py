@@ -12,7 +12,7 @@ from metastable.attention.gpu.frame import Frame, frame_of
 from metastable.attention.gpu.kernels import attend_gpu_float64, attend_triton
 from metastable.attention.gpu.packing import Masses
 from metastable.attention.gpu.register_keys import RegisterKeys
-from metastable.attention.gpu.small import attend_small, fastest_kernels, packing_of
+from metastable.attention.gpu.small import additions_of_small, attend_small, fastest_kernels, packing_of
 from metastable.attention.gpu.tensor_core_keys import TensorCoreKeys
 from metastable.attention.operands import Operands
 
@@ -130,3 +130,10 @@ def test_exponents_are_shifted_where_they_could_overflow(precision: torch.dtype,
         packing = packing_of(keys, keys, torch.ones(4), frame_with(reach, True), precision)
         assert packing.shifted is shifted and packing.masses is Masses.EQUAL
     assert packing_of(keys, keys, torch.ones(4), frame_with(1.0, False), precision).masses is Masses.IN_VALUES
+
+
+def test_additions_grow_with_chunks_and_not_with_all_keys() -> None:
+    """Many keys for few rows are many chunks, whose sums are added in float64."""
+    few, many = additions_of_small(1, 10**6, 132), additions_of_small(10**6, 10**6, 132)
+    assert 256 <= few < 1000 < many <= 256 + 2 * 10**6 / 64
+    assert additions_of_small(5, 10, 132) < 300

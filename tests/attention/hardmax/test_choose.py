@@ -9,6 +9,7 @@ import torch
 from attention.attention_reference import LAYOUTS, masses, tokens
 from attention.hardmax.definition import dense, same
 from metastable.attention import attend, hardmax
+from metastable.errors import InvalidInput
 
 
 @pytest.mark.parametrize("d", [2, 3, 5, 8, 20])
@@ -54,3 +55,18 @@ def test_single_precision_keeps_its_dtype():
         mean, best = hardmax(x, x, x, mass)
         assert mean.dtype == best.dtype == torch.float32
         np.testing.assert_allclose(best, dense(x, x, x, mass)[1], rtol=1e-6, atol=1e-6)
+
+
+def test_nonsense_is_refused_in_a_sentence():
+    x = [[1.0, 0.0], [0.0, 1.0]]
+    assert hardmax(x, x)[0].tolist() == x
+    for arguments in (
+        (None, x), (x, None), (x, [[1.0]]), (x, x, [[1.0]]), (x, x, None, [1.0]), (x, x, x, "heavy"), ("x", "x"),
+        (x, np.zeros((0, 2))),
+    ):  # fmt: skip
+        with pytest.raises(InvalidInput) as refusal:
+            hardmax(*arguments)
+        assert len(str(refusal.value)) < 200
+    for tie in (None, "8", -1.0, np.nan, [1.0]):
+        with pytest.raises(InvalidInput, match="tie must be"):
+            hardmax(x, x, tie=tie)

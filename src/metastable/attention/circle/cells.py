@@ -20,7 +20,7 @@ from torch import Tensor
 from metastable.attention.circle.bounds import WIDER, steepest_key_error
 from metastable.attention.circle.curve import attend_ellipse
 from metastable.attention.circle.ellipse import ellipse_of
-from metastable.attention.circle.keys import COARSEST, gather_keys
+from metastable.attention.circle.keys import COARSEST, gather_keys, summed_together
 from metastable.attention.circle.plane import attend_plane
 from metastable.attention.operands import Operands, contiguous
 from metastable.errors import InvalidInput
@@ -66,7 +66,9 @@ def attend_circle(operands: Operands, rtol: float) -> tuple[Float[Tensor, "q 2"]
     mean, log_partition, error = result
     if not 1e-100 < scale < 1e100:
         log_partition += math.log(scale)
-    error += (1.0 + sharpest) * off_circle + 4e-16 * (4.0 + sharpest)
+    together = summed_together(found.finest)
+    additions = min(len(k), together) + len(k) / together
+    error += (1.0 + sharpest) * off_circle + 4e-16 * (4.0 + sharpest) + 1.2e-16 * additions
     if dtype == torch.float32:
         error += 1.2e-7 * (1.0 + float(np.abs(log_partition).max(initial=0.0)))
     return torch.from_numpy(mean).to(dtype), torch.from_numpy(log_partition).to(dtype), error

@@ -33,6 +33,9 @@ EMPTY = -1e30
 BLOCK = 512
 """Tokens whose cells are found before their rows are touched: the first loop becomes vector instructions over
 tokens, the second cannot."""
+TOGETHER = 16_384
+"""Least number of keys whose moments are summed before a second sum takes them: rounding grows with these, not with
+n. With more cells than a quarter of them, four keys per cell, so that the second sum costs little."""
 
 
 class Cells(NamedTuple):
@@ -102,6 +105,11 @@ _add_all: Any = polynomials_to_row(_table((1.0,), (0.0, 1.0), (0.0, 2.0)))
 _add_odd: Any = polynomials_to_row(_table((1.0,), (-1.0, 2.0), (0.0, 2.0)))
 
 
+def summed_together(finest: int) -> int:
+    """Keys whose moments are one sum."""
+    return max(TOGETHER, 4 * 2**finest)
+
+
 def gather_keys(keys: np.ndarray, mass: np.ndarray, finest: int, p: int) -> tuple[KeyCells, float]:
     """Proxy weights, p = 8 or 16, of the keys (n, 2), of masses >= 0, at all levels down to `finest`.
 
@@ -110,11 +118,17 @@ def gather_keys(keys: np.ndarray, mass: np.ndarray, finest: int, p: int) -> tupl
     cells = circle_cells(finest)
     count, first = 2**finest, 2**finest - 2**COARSEST
     centre, sine = cells.centre[first:], cells.sine[first:]
+    together = summed_together(finest)
     parts: dict[int, tuple[np.ndarray, float]] = {}
 
     def gather(start: int, stop: int) -> None:
-        moments = np.zeros(count * p)
-        parts[start] = moments, _moments(keys[start:stop], mass[start:stop], centre, sine, moments, p)
+        total, off = np.zeros(count * p), 0.0
+        for low in range(start, stop, together):
+            here, moments = slice(low, min(low + together, stop)), total if low == start else np.zeros(count * p)
+            off = max(off, _moments(keys[here], mass[here], centre, sine, moments, p))
+            if moments is not total:
+                total += moments
+        parts[start] = total, off
 
     over_rows(gather, len(keys), cost=8.0 * len(keys), quantum=max(4 * count, 1024))
     # In the order of the rows, not of the threads: the same call gives the same digits.

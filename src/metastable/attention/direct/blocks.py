@@ -30,9 +30,9 @@ _SINGLE_KEYS = 512
 """Keys of one product of weights and values in float32: its rounding grows with them, in whatever order it adds."""
 
 
-def blocks_additions(n_k: int, _columns: int) -> float:
+def blocks_additions(operands: Operands) -> float:
     """Float32 additions after one another in a sum."""
-    return float(min(n_k, _SINGLE_KEYS))
+    return float(min(operands.keys.size(0), _SINGLE_KEYS))
 
 
 def attend_blocks(operands: Operands) -> tuple[Tensor, Tensor]:

@@ -70,9 +70,10 @@ def attend_fused(operands: Operands) -> tuple[Tensor, Tensor]:
     return mean, log_partition
 
 
-def fused_additions(n_k: int, columns: int) -> float:
+def fused_additions(operands: Operands) -> float:
     """Float32 additions after one another in a sum: of one lane over a block, and of the lanes."""
-    return _block(n_k, columns) / _LANES + _LANES
+    n_k, d = operands.keys.shape
+    return _block(n_k, d + operands.values.size(1)) / _LANES + _LANES
 
 
 def _block(n_k: int, columns: int) -> int:

@@ -5,6 +5,8 @@ import torch
 from metastable.attention.gpu.circle import RELATIVE_ERROR
 from metastable.attention.gpu.kernels import (
     LARGEST_FLASH_D,
+    MOST_RATIO_BF16,
+    MOST_RATIO_FP16,
     attend_batch,
     attend_circle,
     attend_flash,
@@ -13,20 +15,34 @@ from metastable.attention.gpu.kernels import (
     attend_triton,
     circle_gpu_cost,
     gpu_available,
+    triton_additions,
 )
-from metastable.attention.kernel import CUDA, Kernel
+from metastable.attention.kernel import CUDA, MOST_MASS_RATIO, Kernel, in_float64
 
 __all__ = ["CIRCLE_GPU", "FLASH_BF16", "FLASH_FP16", "GPU_FLOAT64", "TRITON", "attend_batch"]
 
-TRITON = Kernel("triton", attend_triton, devices=CUDA, precision=torch.float32, available=gpu_available)
+TRITON = Kernel(
+    "triton",
+    attend_triton,
+    devices=CUDA,
+    precision=torch.float32,
+    additions=triton_additions,
+    available=gpu_available,
+)
 GPU_FLOAT64 = Kernel(
-    "gpu_float64", attend_gpu_float64, devices=CUDA, precision=torch.float64, available=gpu_available
+    "gpu_float64",
+    attend_gpu_float64,
+    devices=CUDA,
+    precision=torch.float64,
+    additions=in_float64,
+    available=gpu_available,
 )
 FLASH_BF16 = Kernel(
     "flash_bf16",
     attend_flash,
     devices=CUDA,
     precision=torch.bfloat16,
+    most_mass_ratio=MOST_RATIO_BF16,
     most_columns=LARGEST_FLASH_D,
     available=gpu_available,
 )
@@ -35,6 +51,7 @@ FLASH_FP16 = Kernel(
     attend_flash_fp16,
     devices=CUDA,
     precision=torch.float16,
+    most_mass_ratio=MOST_RATIO_FP16,
     most_columns=LARGEST_FLASH_D,
     available=gpu_available,
 )
@@ -44,6 +61,7 @@ CIRCLE_GPU = Kernel(
     least_rtol=RELATIVE_ERROR,
     devices=CUDA,
     dimension=2,
+    most_mass_ratio=MOST_MASS_RATIO,
     other_values=False,
     other_lengths=False,
     available=gpu_available,

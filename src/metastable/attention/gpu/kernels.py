@@ -14,27 +14,35 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from metastable.arguments import shown
 from metastable.attention.gpu.batch import attend_batch_small
 from metastable.attention.gpu.circle import RELATIVE_ERROR, attend_circle_gpu
 from metastable.attention.gpu.frame import frame_of
 from metastable.attention.gpu.jit import HAS_TRITON
 from metastable.attention.gpu.large import LARGEST_D as LARGEST_FUSED_D
-from metastable.attention.gpu.large import LARGEST_SAME_D, attend_large
-from metastable.attention.gpu.matrix_library import attend_by_library
+from metastable.attention.gpu.large import LARGEST_SAME_D, additions_of_large, attend_large
+from metastable.attention.gpu.launch import multiprocessors
+from metastable.attention.gpu.matrix_library import additions_of_library, attend_by_library
 from metastable.attention.gpu.small import LARGEST_D as LARGEST_SMALL_D
-from metastable.attention.gpu.small import attend_small
-from metastable.attention.kernel import AllDigits
+from metastable.attention.gpu.small import additions_of_small, attend_small
+from metastable.attention.inputs import read_beta, read_mass, read_tokens
+from metastable.attention.kernel import AllDigits, in_any_order
+from metastable.attention.lengths import all_finite
 from metastable.attention.operands import Operands
 from metastable.errors import InvalidInput, MissingExtra
 
 LARGEST_FLASH_D = 256
 """Largest d and d_v of torch's FlashAttention."""
+MOST_RATIO_BF16, MOST_RATIO_FP16 = 1e30, 1e3
+"""Largest max m / min m in half precision, where masses multiply values: a bfloat16 number ends at 1e-38, a float16
+number has all its digits from 6e-5 on."""
 MOST_SHARP = 311.0
 """Largest beta max|q| of the circle's cells: twice it, in bits, is the least exponent of the float64 kernel."""
 
@@ -83,6 +91,19 @@ def attend_triton(operands: Operands) -> tuple[Tensor, Tensor]:
     return attend_in_precision(operands, torch.float32)
 
 
+def triton_additions(operands: Operands) -> float:
+    """Float32 additions after one another: of the keys between two flushes, and of the flushes of a chunk."""
+    n_q, (n_k, d), d_v = len(operands.queries), operands.keys.shape, operands.values.shape[1]
+    if not operands.queries.is_cuda or n_q == 0:
+        return in_any_order(operands)
+    widest, processors = max(d, d_v), multiprocessors(operands.queries.device)
+    if widest <= LARGEST_SMALL_D:
+        return additions_of_small(n_q, n_k, processors)
+    if widest <= (LARGEST_SAME_D if operands.values_are_keys else LARGEST_FUSED_D):
+        return additions_of_large(n_q, n_k, widest, operands.values_are_keys, processors)
+    return additions_of_library(n_k)
+
+
 @on_cuda("gpu_float64")
 def attend_gpu_float64(operands: Operands) -> tuple[Tensor, Tensor]:
     """(mean, log Z) at float64 accuracy on CUDA, whatever the dtype of the tensors."""
@@ -120,10 +141,10 @@ def attend_flash_fp16(operands: Operands) -> tuple[Tensor, Tensor]:
 
 
 def attend_batch(
-    queries: Float[Tensor, "b q d"],
-    keys: Float[Tensor, "b k d"],
-    values: Float[Tensor, "b k v"] | None = None,
-    mass: Float[Tensor, "b k"] | None = None,
+    queries: Any,
+    keys: Any,
+    values: Any = None,
+    mass: Any = None,
     beta: float | Float[Tensor, "b"] = 1.0,
 ) -> tuple[Tensor, Tensor]:
     """m_si = sum_j m_sj e^{beta_s <q_si, k_sj>} v_sj / Z_si, log Z_si, for b independent systems s at once.
@@ -136,29 +157,26 @@ def attend_batch(
     >>> attend_batch(pair[:, :1], pair, beta=2.0)[0][0, 0, 0].item()  # tanh(2)
     0.96402...
     """
-    v = keys if values is None else values
-    if not (queries.ndim == keys.ndim == v.ndim == 3):
-        raise InvalidInput(
-            f"a batch needs tensors (b, n, d), got {tuple(queries.shape)}, {tuple(keys.shape)}, {tuple(v.shape)}"
-        )
-    if len(queries) != len(keys) or queries.shape[2] != keys.shape[2] or v.shape[:2] != keys.shape[:2]:
-        raise InvalidInput(
-            "queries (b, n_q, d), keys (b, n_k, d) and values (b, n_k, d_v) do not match: got "
-            f"{tuple(queries.shape)}, {tuple(keys.shape)}, {tuple(v.shape)}"
-        )
-    if mass is not None and mass.shape != keys.shape[:2]:
-        raise InvalidInput(f"mass must have shape {tuple(keys.shape[:2])}, got {tuple(mass.shape)}")
-    if isinstance(beta, Tensor) and beta.shape != (len(queries),):
-        raise InvalidInput(f"beta must be a number or have shape ({len(queries)},), got {tuple(beta.shape)}")
-    if queries.is_cuda and HAS_TRITON and max(keys.shape[2], v.shape[2]) <= LARGEST_SMALL_D and queries.numel():
-        return attend_batch_small(queries, keys, v, mass, beta)
-    inverse = torch.as_tensor(beta, dtype=queries.dtype, device=queries.device).expand(len(queries))
+    q, k, v = read_tokens(queries, keys, values, batched=True)
+    if q.is_cpu and not all(all_finite(x) for x in (q, k, v)):  # elsewhere, a look could not be recorded in a graph
+        raise InvalidInput("queries, keys and values must be finite, got a NaN or infinity")
+    m = None if mass is None else read_mass(mass, k).to(k.dtype)
+    if isinstance(beta, Tensor) and beta.ndim > 0:
+        if beta.shape != (len(q),) or beta.is_complex():
+            raise InvalidInput(f"beta must be a number or have shape ({len(q)},), got {tuple(beta.shape)}")
+        if beta.is_cpu and not bool((torch.isfinite(beta) & (beta >= 0)).all()):
+            raise InvalidInput(f"beta must be finite and >= 0, got {shown(beta.tolist())}")
+    else:
+        beta = read_beta(beta)
+    if q.is_cuda and HAS_TRITON and max(k.shape[2], v.shape[2]) <= LARGEST_SMALL_D and q.numel():
+        return attend_batch_small(q, k, v, m, beta)
+    inverse = torch.as_tensor(beta, dtype=q.dtype, device=q.device).expand(len(q))
     scores = torch.baddbmm(
-        torch.full((1, 1, 1), -math.log(keys.shape[1]), dtype=queries.dtype, device=queries.device)
-        if mass is None
-        else torch.log(mass)[:, None, :],
-        queries * inverse[:, None, None],
-        keys.transpose(1, 2),
+        torch.full((1, 1, 1), -math.log(k.shape[1]), dtype=q.dtype, device=q.device)
+        if m is None
+        else torch.log(m)[:, None, :],
+        q * inverse[:, None, None],
+        k.transpose(1, 2),
     )
     return torch.softmax(scores, dim=2) @ v, torch.logsumexp(scores, dim=2)
 
@@ -182,6 +200,7 @@ def _flash(operands: Operands, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
     mean = [sum_j e_ij m_j v_j / sum_j e_ij] / [sum_j e_ij m_j / sum_j e_ij].
     """
+    operands = operands.seen
     queries, keys, values, mass = operands.queries, operands.keys, operands.values, operands.mass
     d, d_v = keys.shape[1], values.shape[1]
     top = mass.max()

@@ -38,7 +38,8 @@ def attend_large(
         v_hi, v_lo, v_unit = split(values, value_centre, frame.value_radius, width)
     log_mass = torch.empty(1, dtype=torch.float32, device=device)
     if not frame.equal:
-        log_mass = torch.log2(mass.to(torch.float64) / mass.max()).to(torch.float32)
+        log_mass = torch.log2(mass.to(torch.float64))
+        log_mass = (log_mass - log_mass.max()).to(torch.float32)
     row_blocks = blocks(n_q, block_rows)
     chunk, chunks = chunks_of_blocks(row_blocks, n_k, block_keys, multiprocessors(device))
     acc = torch.empty(chunks, n_q, width, dtype=torch.float32, device=device)
@@ -88,6 +89,13 @@ def attend_large(
         ROWS=16,
     )
     return mean, log_partition
+
+
+def additions_of_large(n_q: int, n_k: int, widest: int, same: bool, processors: int) -> float:
+    """Float32 additions after one another: of the keys of a block, and of the blocks of a chunk."""
+    _, _, block_rows, block_keys, _ = fused_blocks(widest, same)
+    chunk, _ = chunks_of_blocks(blocks(n_q, block_rows), n_k, block_keys, processors)
+    return block_keys + chunk / block_keys
 
 
 def fused_blocks(widest: int, same: bool) -> tuple[int, int, int, int, int]:

@@ -30,6 +30,11 @@ TILE_ROWS = {torch.float32: 16384, torch.float64: 8192}
 """Queries of a tile: scores and weights take 0.5 GiB, however many tokens there are."""
 
 
+def additions_of_library(n_k: int) -> float:
+    """Float32 additions after one another: of the products of a tile, 16 keys deep each, and of the tiles."""
+    return TILE_KEYS / 16 + n_k / TILE_KEYS
+
+
 @jit
 def weights_kernel(
     scores_ptr: tl.tensor,
@@ -82,7 +87,8 @@ def attend_by_library(
     """(mean, log Z) on CUDA for any d, accurate to `precision` (float32 or float64), in the queries' dtype."""
     (n_q, d), n_k, d_v = queries.shape, len(keys), values.shape[1]
     centre, value_centre = frame.centres(d)
-    log_mass = torch.log2(mass.to(torch.float64) / mass.max()).to(precision)
+    log_mass = torch.log2(mass.to(torch.float64))
+    log_mass = (log_mass - log_mass.max()).to(precision)
     make = _HalfProducts if precision == torch.float32 else _PlainProducts
     products = make(queries, keys, values, frame)
     mean = torch.empty(n_q, d_v, dtype=queries.dtype, device=queries.device)

@@ -25,8 +25,8 @@ from metastable.attention.gpu.frame import Frame, centre_at, log_partition
 from metastable.attention.gpu.jit import jit, tl
 from metastable.attention.gpu.launch import blocks
 from metastable.attention.gpu.packing import Masses, PackedKeys, Packing
-from metastable.attention.gpu.register_keys import RegisterKeys
-from metastable.attention.gpu.tensor_core_keys import REACH, TensorCoreKeys
+from metastable.attention.gpu.register_keys import FLUSH, ROWS_PER_THREAD, RegisterKeys, register_grid
+from metastable.attention.gpu.tensor_core_keys import REACH, STEPS, TensorCoreKeys, tensor_core_grid
 
 LARGEST_D = 8
 """Coordinates of a query, a key and the sums of a row fit the registers of a lane up to here."""
@@ -93,6 +93,16 @@ def attend_small(
         again = packed.sums(some, packed.maximum(some))
         mean[rows], log_z[rows], _ = _finish(some, frame, *again)
     return mean, log_z
+
+
+def additions_of_small(n_q: int, n_k: int, processors: int) -> float:
+    """Float32 additions after one another: in registers, or twice those on tensor cores, where each truncates.
+
+    Keys between two flushes, and the flushes of a chunk.
+    """
+    _, chunk, _ = register_grid(n_q, n_k, ROWS_PER_THREAD[torch.float32], processors)
+    _, _, groups, _ = tensor_core_grid(n_q, blocks(n_k, 8), 2, processors)
+    return max(FLUSH + chunk / FLUSH, 2.0 * (8 * STEPS + groups / STEPS))
 
 
 def packing_of(keys: Tensor, values: Tensor, mass: Tensor, frame: Frame, precision: torch.dtype) -> Packing:

@@ -4,9 +4,8 @@ The room is callable: `metastable.attention.hardmax(...)` is its main function.
 """
 
 from metastable.attention.hardmax.choose import hardmax
-from metastable.attention.hardmax.tiles import hardmax_tiled
 from metastable.callable_room import make_callable
 
-__all__ = ["hardmax", "hardmax_tiled"]
+__all__ = ["hardmax"]
 
 make_callable(__name__, hardmax)
