@@ -11,8 +11,9 @@ from torch import Tensor
 
 from metastable.arguments import choice, number
 from metastable.attention.attend import attend_unchecked
-from metastable.attention.kernel import LEAST_RTOL, Attended
-from metastable.attention.select import KERNELS
+from metastable.attention.kernel import DEFAULT_RTOL, LEAST_RTOL, Attended
+from metastable.attention.operands import Operands
+from metastable.attention.select import KERNELS, select
 from metastable.flows.flow import WeightedFlow
 from metastable.flows.plan import Plan
 from metastable.weights import AttentionWeights, Schedule
@@ -82,6 +83,13 @@ class AttendingFlow(WeightedFlow):
 
     def _note(self, kernel: str, error: float | None) -> None:
         self._used[kernel] = max(self._used.get(kernel, 0.0), error or 0.0)
+
+    def forecast(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> tuple[str, float]:
+        """The kernel that these tokens get, and the nanoseconds that it says to take on one core."""
+        w = self.weights_at(0.0, points)
+        operands = Operands(w.queries(points), w.keys(points), w.values(points), mass, self.beta)
+        kernel = select(operands, self.rtol) if self.kernel == "auto" else KERNELS[self.kernel]
+        return kernel.name, kernel.cost(operands, self.rtol or DEFAULT_RTOL)
 
     def describe(self) -> dict[str, Any]:
         """Name, weights, beta and kernel."""
