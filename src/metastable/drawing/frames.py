@@ -80,7 +80,7 @@ def draw_frames(
     drawn = slice(None, None, max(1, math.ceil(len(mass) / MAX_DRAWN)))
     colours = place_colours(frames[0])[drawn]
     size = np.clip(mass[drawn] / mass.mean() * 260 / math.sqrt(len(mass)), 1.0, 60.0)
-    axes_basis = None if d <= 3 else principal_axes(frames, mass)
+    screen = np.eye(2) if d == 2 else view_rotation(*view)[:2].T if d == 3 else principal_axes(frames, mass)
     with canvas(2.5 * columns, 2.6 * rows + 0.5) as figure:
         for k, (time, x) in enumerate(zip(times, frames, strict=True)):
             axis = figure.add_subplot(rows, columns, k + 1)
@@ -92,8 +92,8 @@ def draw_frames(
             elif d == 3:
                 _sphere(axis, x[drawn], colours, size, view)
             else:
-                _disc(axis, x[drawn] @ axes_basis, colours, size)
-            _mark(axis, axes, np.eye(2) if d == 2 else view_rotation(*view)[:2].T if d == 3 else axes_basis)
+                _disc(axis, x[drawn] @ screen, colours, size)
+            _mark(axis, axes, screen)
         figure.suptitle(title, fontsize=11)
         _footnote(figure, d, axes)
         return save(figure, destination)

@@ -39,7 +39,7 @@ class Flow(ABC):
 
     spherical: bool = True
     smooth: bool = True
-    """False for a field with jumps at unknown places, on which error control only wastes steps."""
+    """False for a field with jumps at unknown places, on which plain error control only wastes steps."""
     residual: bool = False
     """True for a trained layer, which adds F itself and normalises: Euler then steps x <- (x + h F)/|x + h F|."""
     caches: ClassVar[tuple[str, ...]] = ()
