@@ -5,6 +5,7 @@ import pytest
 import torch
 
 import metastable as ms
+from fuzz.runs import CASES
 from metastable.errors import InvalidInput
 from metastable.solve import Observer
 from metastable.solve.switching import MOST_TOKENS
@@ -79,3 +80,8 @@ def test_what_it_cannot_solve_is_refused():
     with pytest.raises(InvalidInput, match="needs constant or layered weights"):
         ms.solve(moving, ms.sphere.uniform(3, 2), 1.0, method="switching")
     assert ms.solve(moving, ms.sphere.uniform(3, 2), 0.1).provenance["parameters"]["method"] == "rk4"
+
+
+@pytest.mark.parametrize("seed", range(1000, 1012))
+def test_random_heads(seed):
+    assert CASES["hardmax_tolerance"](seed) is None
