@@ -16,8 +16,7 @@ from jaxtyping import Float
 from scipy import special
 from torch import Tensor
 
-from metastable import rowwise
-from metastable.arguments import integer, number, shown
+from metastable import arguments, rowwise
 from metastable.errors import InvalidInput
 
 MOST_NUMBERS = 1 << 40
@@ -77,7 +76,9 @@ def angles(points: Float[Tensor, "n 2"]) -> Float[Tensor, "n"]:
     """Angles in (-pi, pi] of points on the circle, the inverse of `from_angles`."""
     points = _rows(points, "points")
     if points.shape[-1] != 2:
-        raise InvalidInput(f"angles are those of points on the circle, of shape (n, 2), got {shown(points)}")
+        raise InvalidInput(
+            f"angles are those of points on the circle, of shape (n, 2), got {arguments.shown(points)}"
+        )
     return torch.atan2(points[..., 1], points[..., 0])
 
 
@@ -103,8 +104,8 @@ def von_mises_fisher(n: int, mean: Any, kappa: float, seed: int | torch.Generato
     n, d = _check_count(n, direction.shape[0])
     length = float(torch.linalg.vector_norm(direction))
     if not (math.isfinite(length) and length > 0):
-        raise InvalidInput(f"mean must be a finite non-zero vector, got {shown(direction.tolist())}")
-    kappa = number(kappa, "kappa", least=0, most=1e300)
+        raise InvalidInput(f"mean must be a finite non-zero vector, got {arguments.shown(direction.tolist())}")
+    kappa = arguments.number(kappa, "kappa", least=0, most=1e300)
     generator = _generator(seed)
     direction = direction / length
     overlap = _wood_overlaps(n, d, kappa, generator)
@@ -138,12 +139,12 @@ def product_gauss(degree: int, d: int = 3) -> tuple[Points, Float[Tensor, "n"]]:
     >>> round(float((mass * points[:, 0] ** 8).sum()), 12) == round(1 / 9, 12)
     True
     """
-    degree, d = integer(degree, "degree", least=0, most=MOST_DEGREE), integer(d, "d")
+    degree, d = arguments.integer(degree, "degree", least=0, most=MOST_DEGREE), arguments.integer(d, "d")
     if d == 2:
         points = equispaced(degree + 1)
         return points, torch.full((degree + 1,), 1.0 / (degree + 1), dtype=torch.float64)
     if d != 3:
-        raise InvalidInput(f"product_gauss knows d = 2 and d = 3, got d = {shown(d)}")
+        raise InvalidInput(f"product_gauss knows d = 2 and d = 3, got d = {arguments.shown(d)}")
     z, weight = special.roots_legendre(degree // 2 + 1)
     phi = 2 * math.pi * (np.arange(degree + 1) + 0.5) / (degree + 1)
     side = np.sqrt(1 - z * z)
@@ -192,16 +193,20 @@ def _generator(seed: int | torch.Generator) -> torch.Generator:
         return seed
     try:
         return torch.Generator().manual_seed(operator.index(seed))
-    except (TypeError, ValueError, RuntimeError, OverflowError):
-        raise InvalidInput(f"seed must be an integer below 2^63 or a torch.Generator, got {shown(seed)}") from None
+    except Exception:  # whatever a stranger's object raises on its way into an integer
+        raise InvalidInput(
+            f"seed must be an integer below 2^63 or a torch.Generator, got {arguments.shown(seed)}"
+        ) from None
 
 
 def _check_count(n: Any, d: Any) -> tuple[int, int]:
-    count, dimension = integer(n, "the number of points", least=1), integer(d, "d")
+    count, dimension = arguments.integer(n, "the number of points", least=1), arguments.integer(d, "d")
     if dimension < 2:
-        raise InvalidInput(f"the sphere S^(d-1) needs d >= 2, got d = {shown(dimension)}")
+        raise InvalidInput(f"the sphere S^(d-1) needs d >= 2, got d = {arguments.shown(dimension)}")
     if count * dimension > MOST_NUMBERS:
-        raise InvalidInput(f"{shown(count)} points in dimension {shown(dimension)} do not fit into memory")
+        raise InvalidInput(
+            f"{arguments.shown(count)} points in dimension {arguments.shown(dimension)} do not fit into memory"
+        )
     return count, dimension
 
 
@@ -212,14 +217,15 @@ def _real(values: Any, name: str) -> Tensor:
         if array.dtype.kind not in "iufb":
             raise TypeError
     except Exception:  # whatever a stranger's object raises on its way into an array
-        raise InvalidInput(f"{name} must be an array of real numbers, got {shown(values)}") from None
+        raise InvalidInput(f"{name} must be an array of real numbers, got {arguments.shown(values)}") from None
     return torch.from_numpy(array.astype(np.float64))
 
 
 def _rows(values: Any, name: str) -> Tensor:
     """A floating tensor as it is, anything else that is an array of real numbers in float64; at least one row."""
-    if isinstance(values, Tensor) and values.dtype in (torch.float32, torch.float64):
-        read = values
+    plain = isinstance(values, Tensor) and values.layout == torch.strided
+    if plain and values.dtype in (torch.float32, torch.float64):
+        read: Tensor = values
     else:
         read = _real(values, name)
     if read.ndim < 1:
@@ -238,5 +244,7 @@ def _paired(a: Any, name_a: str, b: Any, name_b: str) -> tuple[Tensor, Tensor]:
     except RuntimeError:
         shape = None
     if shape is None:
-        raise InvalidInput(f"{name_a} and {name_b} must have one shape, got {shown(left)} and {shown(right)}")
+        raise InvalidInput(
+            f"{name_a} and {name_b} must have one shape, got {arguments.shown(left)} and {arguments.shown(right)}"
+        )
     return left, right

@@ -65,10 +65,11 @@ class AttendingFlow(WeightedFlow):
 
     def recall(self, record: dict[str, Any]) -> None:
         """Take over the kernels of the run so far."""
+        super().recall(record)
         for kernel in record.get("attention", {}).get("kernels", ()):
             self._note(kernel, record["attention"]["largest_error"])
 
-    def attend(
+    def _attend(
         self,
         queries: Float[Tensor, "q c"],
         keys: Float[Tensor, "k c"],
@@ -86,6 +87,7 @@ class AttendingFlow(WeightedFlow):
 
     def forecast(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> tuple[str, float]:
         """The kernel that these tokens get, and the nanoseconds that it says to take on one core."""
+        points, mass = self.tokens(points, mass)
         w = self.weights_at(0.0, points)
         operands = Operands(w.queries(points), w.keys(points), w.values(points), mass, self.beta)
         kernel = select(operands, self.rtol) if self.kernel == "auto" else KERNELS[self.kernel]

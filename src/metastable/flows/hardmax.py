@@ -9,11 +9,15 @@ from typing import Any, ClassVar, Self
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.arguments import choice
 from metastable.attention.hardmax import hardmax
 from metastable.flows.drift import Drift
 from metastable.flows.flow import WeightedFlow
 from metastable.flows.plan import Plan
 from metastable.weights import AttentionWeights, Schedule
+
+NOTED = ("smooth", "fixed", "located", "sliding", "crowded")
+"""What a run of hardmax writes down."""
 
 
 class Hardmax(WeightedFlow):
@@ -49,7 +53,7 @@ class Hardmax(WeightedFlow):
         A switch is "located", or "sliding" when tokens slid along a jump, and besides "crowded" when it followed
         the one before too closely.
         """
-        self._noted[what] += 1
+        self._noted[choice(what, "what to note", NOTED)] += 1
 
     def record(self) -> dict[str, Any]:
         """How the jumps of the field were treated, in a sentence."""
