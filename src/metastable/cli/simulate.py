@@ -31,7 +31,7 @@ KERNEL_NAMES = (
     "triton",
 )
 """The names of `attention.select.KERNELS`, written out because importing it takes longer than showing the help."""
-LONG = 20.0
+LONG = 10.0
 """Estimated seconds from which a run is announced with its cost."""
 CLUSTER_ANGLE = 0.1
 """Angle of the single-linkage clusters in the closing table, the default of `observe.clusters`."""
