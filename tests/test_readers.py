@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 import metastable as ms
-from metastable.errors import InvalidInput, StorageError
+from metastable import readers
+from metastable.errors import InvalidInput, MetastableError, StorageError
 from metastable.readers import lattice, parse_matrix, parse_numbers, read_tokens, read_weights, weights_from
 
 
@@ -78,3 +79,72 @@ def test_tokens_from_a_law_or_a_file(tmp_path):
     assert stored.points.tolist() == np.eye(4).tolist() and not nodes
     with pytest.raises(InvalidInput, match="unknown tokens 'gaussian'; choose from uniform, equispaced, fibonacci"):
         read_tokens("gaussian", 5, 2)
+
+
+def sentence(call):
+    """What the call is refused with; nothing if it is not."""
+    try:
+        call()
+    except MetastableError as error:
+        return str(error)
+    return ""
+
+
+NONSENSE = (
+    None,
+    "3",
+    b"",
+    [],
+    [[]],
+    {},
+    [[1.0], [1.0, 2.0]],
+    1j,
+    float("nan"),
+    10**400,
+    -1,
+    2**63,
+    object(),
+    "[[" * 999,
+)
+
+
+@pytest.mark.parametrize("wrong", NONSENSE, ids=lambda v: repr(v)[:20])
+def test_whatever_is_given_no_foreign_exception_comes_out(wrong):
+    for call in (
+        lambda: readers.parse_matrix(wrong),
+        lambda: readers.parse_matrix("I", wrong),
+        lambda: readers.parse_numbers(wrong),
+        lambda: readers.parse_count(wrong),
+        lambda: readers.weights_from(wrong, "I"),
+        lambda: readers.read_weights(wrong, V=wrong),
+        lambda: readers.read_matrices(wrong),
+        lambda: readers.lattice(wrong, 3, 2),
+        lambda: readers.lattice("equispaced", 3, wrong),
+        lambda: readers.read_tokens(wrong, 3, 2),
+        lambda: readers.read_tokens("uniform", wrong, wrong),
+    ):
+        said = sentence(call)
+        assert len(said) < 200 and "\n" not in said
+
+
+def test_double_stays_double_from_word_to_weight(tmp_path):
+    third = "0.1234567890123456789"
+    exact = float(third)
+    np.save(tmp_path / "V.npy", np.diag([exact, 1.0]))
+    (tmp_path / "w.toml").write_text(f"[weights]\nV = [[{third}, 0], [0, 1]]\nB = 'I'\n")
+    (tmp_path / "w.json").write_text(f'{{"V": [[{third}, 0], [0, 1]], "B": "diag({third}, 1)"}}')
+    for V in (f"diag({third}, 1)", f"[[{third}, 0], [0, 1]]", str(tmp_path / "V.npy"), np.diag([exact, 1.0])):
+        assert readers.weights_from(V, "I").V[0, 0].item() == exact
+    assert readers.parse_matrix(f"{third} I2")[0, 0].item() == exact
+    for name in ("w.toml", "w.json"):
+        assert readers.read_weights(str(tmp_path / name)).V[0, 0].item() == exact
+    assert readers.read_weights(str(tmp_path / "w.json")).B[0, 0].item() == exact
+
+
+@pytest.mark.parametrize("text", ["1e", "2.5", "", "many", "nan", "1e400", None, 2.5])
+def test_what_is_no_whole_number(text):
+    with pytest.raises(InvalidInput, match=r"n must be"):
+        readers.parse_count(text)
+    assert [readers.parse_count(t) for t in ("600", "1e6", "2.5e3", 7, str(10**18 + 1))] == [
+        *(600, 10**6, 2500, 7, 10**18 + 1)
+    ]

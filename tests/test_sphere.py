@@ -91,12 +91,12 @@ def test_product_gauss_is_exact_up_to_its_degree(d):
 @pytest.mark.parametrize(
     ("call", "match"),
     [
-        (lambda: sphere.uniform(0, 3), "integer >= 1, got 0"),
-        (lambda: sphere.uniform(2.5, 3), "integer >= 1, got 2.5"),
+        (lambda: sphere.uniform(0, 3), "number of points must be >= 1, got 0"),
+        (lambda: sphere.uniform(2.5, 3), "number of points must be an integer, got 2.5"),
         (lambda: sphere.uniform(2, 3, seed=2**70), "seed must be an integer below"),
         (lambda: sphere.uniform(3, 1), "d >= 2, got d = 1"),
         (lambda: sphere.von_mises_fisher(3, [0.0, 0.0], 1.0), "non-zero"),
-        (lambda: sphere.von_mises_fisher(3, [1.0, 0.0], -1.0), "kappa must be finite and >= 0, got -1.0"),
+        (lambda: sphere.von_mises_fisher(3, [1.0, 0.0], -1.0), "kappa must be >= 0 and <= 1e[+]300, got -1.0"),
         (lambda: sphere.von_mises_fisher(3, [[1.0, 0.0]], 1.0), "one vector"),
         (lambda: sphere.product_gauss(-1), "degree must be >= 0"),
         (lambda: sphere.product_gauss(3, 4), "got d = 4"),
@@ -105,3 +105,48 @@ def test_product_gauss_is_exact_up_to_its_degree(d):
 def test_bad_input(call, match):
     with pytest.raises(InvalidInput, match=match):
         call()
+
+
+def sentence(call):
+    """What the call is refused with; nothing if it is not."""
+    try:
+        call()
+    except InvalidInput as error:
+        return str(error)
+    return ""
+
+
+NONSENSE = (None, "3", b"", [], [[]], {}, [[1.0], [1.0, 2.0]], 1j, math.nan, 10**400, -1, 0, 2**63, object(), int)
+
+
+@pytest.mark.parametrize("wrong", NONSENSE, ids=repr)
+def test_whatever_is_given_no_foreign_exception_comes_out(wrong):
+    x = sphere.uniform(3, 2)
+    for call in (
+        lambda: sphere.normalize(wrong),
+        lambda: sphere.project_tangent(x, wrong),
+        lambda: sphere.project_tangent(wrong, x),
+        lambda: sphere.exp(x, wrong),
+        lambda: sphere.log(wrong, x),
+        lambda: sphere.chordal_distance(x, wrong),
+        lambda: sphere.geodesic_distance(wrong, wrong),
+        lambda: sphere.from_angles(wrong),
+        lambda: sphere.angles(wrong),
+        lambda: sphere.uniform(wrong, 2),
+        lambda: sphere.uniform(2, wrong),
+        lambda: sphere.uniform(2, 2, seed=wrong),
+        lambda: sphere.von_mises_fisher(2, wrong, 1.0),
+        lambda: sphere.von_mises_fisher(2, [1.0, 0.0], wrong),
+        lambda: sphere.equispaced(wrong),
+        lambda: sphere.fibonacci(wrong),
+        lambda: sphere.product_gauss(wrong),
+        lambda: sphere.product_gauss(2, wrong),
+    ):
+        said = sentence(call)
+        assert len(said) < 200 and "\n" not in said
+
+
+def test_lists_and_arrays_are_rows_as_well():
+    assert sphere.normalize([[3.0, 4.0]]).tolist() == [[0.6, 0.8]]
+    assert sphere.chordal_distance([[1.0, 0.0]], np.array([[0.0, 1.0]])).tolist() == [2**0.5]
+    assert sphere.normalize(torch.ones(1, 2)).dtype == torch.float32  # as it was given

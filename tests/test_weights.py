@@ -1,5 +1,6 @@
 """One head, dense and in factors, and weights that depend on time."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -88,6 +89,19 @@ def test_a_schedule_is_a_function_that_works(wrong):
     for failing in (lambda: 3, lambda t: 1 / 0, lambda t: wrong):
         with pytest.raises(InvalidInput, match="Schedule"):
             ms.SelfAttention(ms.Schedule(failing), 1.0)
+
+
+def test_double_stays_double_and_single_is_announced():
+    for exact in ([[0.3]], [[np.float64(0.3)]], np.array([[0.3]]), torch.tensor([[0.3]], dtype=torch.float64)):
+        w = ms.AttentionWeights(V=exact, B=exact)
+        assert w.V.item() == w.B.item() == 0.3 and w.V.dtype == torch.float64
+        assert repr(w) == "AttentionWeights(d=1, dense)"
+        assert ms.AttentionWeights.from_qkv(exact, exact, exact).V.item() == 0.3
+    single = torch.tensor([[0.3]])
+    w = ms.AttentionWeights(V=single, B=[[0.3]])
+    assert w.V.item() == single.item() != 0.3 and w.B.item() == 0.3
+    assert repr(w) == repr(w.to(dtype=torch.float32)) == "AttentionWeights(d=1, dense, given in float32)"
+    assert "given in float32" in repr(ms.AttentionWeights.from_qkv(single, single, single))
 
 
 def test_what_they_are_in_one_line():

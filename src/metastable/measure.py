@@ -25,6 +25,7 @@ def as_tensor(values: Any, name: str, dtype: torch.dtype | None = None) -> Tenso
     if isinstance(values, Tensor):
         if values.is_complex():
             raise InvalidInput(f"{name} must be real, got complex values")
+        values = values if values.layout == torch.strided else values.to_dense()
         moved = values.detach().to(dtype or torch.float64)
         return moved.clone() if moved.data_ptr() == values.data_ptr() else moved  # as for numpy, below
     try:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import json
+import math
 import os
 import re
 import tomllib
+import zipfile
 from typing import Any
 
 import numpy as np
@@ -15,10 +17,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable import sphere
+from metastable.arguments import choice, integer, number, place, shown
 from metastable.errors import InvalidInput, StorageError
 from metastable.measure import Measure, as_tensor
 from metastable.weights import AttentionWeights
 
+MOST_DIMENSIONS = 1 << 15
+"""Largest dimension of a matrix that is written in words: eight gigabytes."""
 _LATTICES = {"equispaced": (2, sphere.equispaced), "fibonacci": (3, sphere.fibonacci)}
 
 
@@ -32,29 +37,34 @@ def parse_matrix(text: Any, d: int | None = None, name: str = "matrix") -> Float
     >>> parse_matrix("2 I", d=2).tolist()
     [[2.0, 0.0], [0.0, 2.0]]
     """
+    size = None if d is None else integer(d, "d", least=1, most=MOST_DIMENSIONS)
     if not isinstance(text, str):
         return _two_dimensional(as_tensor(text, name), name)
     compact = text.strip()
     if found := re.fullmatch(r"diag\((.*)\)", compact):
-        return torch.diag(torch.tensor(parse_numbers(found[1], name), dtype=torch.float64))
+        diagonal = torch.tensor(parse_numbers(found[1], name), dtype=torch.float64)
+        return _two_dimensional(torch.diag(diagonal), name)
     if found := re.fullmatch(r"([-+]?[\d.eE+-]*)\s*\*?\s*I\(?(\d*)\)?", compact):
-        size = int(found[2]) if found[2] else d
+        if found[2]:
+            size = integer(int(found[2][:20]), f"the dimension of {name}", least=1, most=MOST_DIMENSIONS)
         if size is None:
-            raise InvalidInput(f"{name} = {text!r} does not say its dimension; write for example I3")
+            raise InvalidInput(f"{name} = {shown(text)} does not say its dimension; write for example I3")
         try:
             factor = float(found[1] if found[1] not in ("", "-", "+") else found[1] + "1")
         except ValueError:
-            raise InvalidInput(f"{name} = {text!r} is not understood; write for example 2.5 I") from None
+            raise InvalidInput(f"{name} = {shown(text)} is not understood; write for example 2.5 I") from None
         return factor * torch.eye(size, dtype=torch.float64)
     if compact.startswith("["):
         try:
             return _two_dimensional(as_tensor(ast.literal_eval(compact), name), name)
-        except (ValueError, SyntaxError):
-            raise InvalidInput(f"{name} = {text!r} is not a matrix; write for example [[1, .5], [0, 1]]") from None
+        except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+            raise InvalidInput(
+                f"{name} = {shown(text)} is not a matrix; write for example [[1, .5], [0, 1]]"
+            ) from None
     if compact.endswith((".npy", ".txt", ".csv")):
         return _two_dimensional(as_tensor(_read_array(compact), name), name)
     raise InvalidInput(
-        f"{name} = {text!r} is not understood; write diag(2,1), I, 2 I, [[1,.5],[0,1]], or the name of a .npy file"
+        f"{name} = {shown(text)} is not understood; write diag(2,1), I, 2 I, [[1,.5],[0,1]], or a .npy file"
     )
 
 
@@ -64,10 +74,27 @@ def parse_numbers(text: str, name: str = "numbers") -> list[float]:
     >>> parse_numbers("1, 2 4")
     [1.0, 2.0, 4.0]
     """
+    if not isinstance(text, str):
+        raise InvalidInput(f"{name} must be numbers separated by commas, got {shown(text)}")
     try:
         return [float(part) for part in re.split(r"[,\s]+", text.strip().strip("[]")) if part]
     except ValueError:
-        raise InvalidInput(f"{name} must be numbers separated by commas, got {text!r}") from None
+        raise InvalidInput(f"{name} must be numbers separated by commas, got {shown(text)}") from None
+
+
+def parse_count(text: Any, name: str = "n") -> int:
+    """A whole number as a person writes it: 600, 1e6, 2.5e3.
+
+    >>> parse_count("1e6")
+    1000000
+    """
+    try:
+        value = float(text) if isinstance(text, str) else number(text, name)
+        if not (math.isfinite(value) and value == int(value)):
+            raise ValueError
+    except ValueError:
+        raise InvalidInput(f"{name} must be a whole number such as 600 or 1e6, got {shown(text)}") from None
+    return int(text) if isinstance(text, str) and text.strip().lstrip("+-").isdigit() else int(value)
 
 
 def weights_from(V: Any, B: Any, d: int | None = None) -> AttentionWeights:
@@ -94,7 +121,7 @@ def read_weights(file: str | None, V: Any = None, B: Any = None, d: int | None =
     if "Q" in given and "B" not in given:
         missing = [name for name in ("K", "V") if name not in given]
         if missing:
-            raise InvalidInput(f"weights with Q need K and V as well, {file} has only {sorted(given)}")
+            raise InvalidInput(f"weights with Q need K and V as well, got only {', '.join(sorted(given))}")
         query, key, value = (parse_matrix(given[name], d, name) for name in ("Q", "K", "V"))
         output = parse_matrix(given["O"], d, "O") if "O" in given else None
         return AttentionWeights.from_qkv(query, key, value, output)
@@ -108,8 +135,9 @@ def read_weights(file: str | None, V: Any = None, B: Any = None, d: int | None =
 
 def read_matrices(file: str) -> dict[str, Any]:
     """Matrices by name from a .npz, .json or .toml file; in .toml they may stand under [weights]."""
+    file = place(file, "the file of weights")
     if not os.path.exists(file):
-        raise StorageError(f"there is no file {file!r}")
+        raise StorageError(f"there is no file {shown(file)}")
     try:
         if file.endswith(".npz"):
             with np.load(file, allow_pickle=False) as stored:
@@ -121,48 +149,52 @@ def read_matrices(file: str) -> dict[str, Any]:
             with open(file, "rb") as binary:
                 record = tomllib.load(binary)
         else:
-            raise InvalidInput(f"weights come from a .npz, .json or .toml file, got {file!r}")
-    except (OSError, ValueError, EOFError) as error:
+            raise InvalidInput(f"weights come from a .npz, .json or .toml file, got {shown(file)}")
+    except (OSError, ValueError, EOFError, RecursionError, zipfile.BadZipFile) as error:
         if isinstance(error, InvalidInput):
             raise
-        raise StorageError(f"{file!r} cannot be read as weights: {error}") from error
-    if not isinstance(record, dict):
-        raise InvalidInput(f"{file!r} must hold a table of matrices by name, got {type(record).__name__}")
-    table = record.get("weights", record)
+        raise StorageError(f"{shown(file)} cannot be read as weights: {shown(str(error))[1:-1]}") from error
+    table = record.get("weights", record) if isinstance(record, dict) else record
+    if not isinstance(table, dict):
+        raise InvalidInput(f"{shown(file)} must hold a table of matrices by name, got {type(table).__name__}")
     return {name: table[name] for name in ("Q", "K", "V", "O", "B") if name in table}
 
 
 def lattice(law: str, n: int, d: int) -> Float[Tensor, "n d"]:
     """n `equispaced` tokens on the circle, or a `fibonacci` lattice on S^2; refused in another dimension."""
-    wanted, nodes = _LATTICES[law]
-    if d != wanted:
-        raise InvalidInput(f"{law} tokens live in dimension {wanted}, but the weights have dimension {d}")
+    wanted, nodes = _LATTICES[choice(law, "lattice", _LATTICES)]
+    if integer(d, "d") != wanted:
+        raise InvalidInput(f"{law} tokens live in dimension {wanted}, but the weights have dimension {shown(d)}")
     return nodes(n)
 
 
 def read_tokens(law: str, n: int, d: int, seed: int = 0) -> tuple[Measure, bool]:
     """(tokens, whether they are deterministic nodes): uniform random ones, a lattice, or those of a file."""
+    if not isinstance(law, str):
+        raise InvalidInput(f"tokens must be the name of a law or of a file, got {shown(law)}")
     if law == "uniform":
         return Measure(sphere.uniform(n, d, seed=seed)), False
     if law in _LATTICES:
         return Measure(lattice(law, n, d)), True
     if law.endswith((".npy", ".txt", ".csv")):
         return Measure(parse_matrix(law, name="tokens")), False
-    raise InvalidInput(f"unknown tokens {law!r}; choose from uniform, {', '.join(_LATTICES)}, or name a .npy file")
+    raise InvalidInput(
+        f"unknown tokens {shown(law)}; choose from uniform, {', '.join(_LATTICES)}, or name a .npy file"
+    )
 
 
 def _two_dimensional(matrix: Tensor, name: str) -> Tensor:
-    if matrix.ndim != 2:
+    if matrix.ndim != 2 or 0 in matrix.shape:
         raise InvalidInput(f"{name} must be a matrix, got an array of shape {tuple(matrix.shape)}")
     return matrix
 
 
 def _read_array(location: str) -> np.ndarray:
     if not os.path.exists(location):
-        raise StorageError(f"there is no file {location!r}")
+        raise StorageError(f"there is no file {shown(location)}")
     try:
         if location.endswith(".npy"):
             return np.load(location, allow_pickle=False)
         return np.loadtxt(location, delimiter="," if location.endswith(".csv") else None, ndmin=2)
     except (OSError, ValueError, EOFError) as error:
-        raise StorageError(f"{location!r} cannot be read as an array: {error}") from error
+        raise StorageError(f"{shown(location)} cannot be read as an array: {shown(str(error))[1:-1]}") from error

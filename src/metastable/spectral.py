@@ -69,6 +69,10 @@ class Dominant:
         """Dimension of the matrix."""
         return int(self.matrix.shape[0])
 
+    def __repr__(self) -> str:
+        part = f"dimension {self.dimension} of {self.d}"
+        return f"Dominant({self.kind}, {part}, value {self.value:.4g}, gap {self.gap:.4g})"
+
     @property
     def projector_norm(self) -> float:
         """||Q||: 1 for an orthogonal projector, large when E and the complementary space are nearly parallel."""

@@ -40,6 +40,9 @@ class AttentionWeights:
     Build it from dense matrices, `AttentionWeights(V=V, B=B)`, or from factors, `AttentionWeights.from_qkv(...)`;
     factors of rank d_h << d are never multiplied out unless `.V`, `.B` or `.M` is asked for.
 
+    All is kept in float64. Python numbers and float64 arrays keep their digits; a float32 array has only its own
+    (0.3 is 0.30000001192... there), which are kept, and `repr` says that the weights were given so.
+
     >>> w = AttentionWeights(V=[[2.0, 0.0], [0.0, 1.0]], B=[[1.0, 0.5], [0.0, 1.0]])
     >>> w.M.tolist()
     [[2.0, 0.0], [0.5, 1.0]]
@@ -50,9 +53,11 @@ class AttentionWeights:
     value: Float[Tensor, "v d"]
     output: Float[Tensor, "d v"] | None
     dense_B: Float[Tensor, "d d"] | None
+    _given: str | None
 
     def __init__(self, V: Any, B: Any) -> None:
         value, score = _matrix(V, "V"), _matrix(B, "B")
+        object.__setattr__(self, "_given", _coarsest(V, B))
         for matrix, name in ((value, "V"), (score, "B")):
             if matrix.shape[0] != matrix.shape[1]:
                 raise InvalidInput(f"{name} must be square, got shape {tuple(matrix.shape)}")
@@ -82,6 +87,7 @@ class AttentionWeights:
         if output is not None and output.shape != (d, value.shape[0]):
             raise InvalidInput(f"O must have shape ({d}, {value.shape[0]}), got {tuple(output.shape)}")
         weights = cls.__new__(cls)
+        object.__setattr__(weights, "_given", _coarsest(Q, K, V, O))
         weights._set(query, key, value, output, None)
         return weights
 
@@ -194,12 +200,14 @@ class AttentionWeights:
                 reason = shown(str(error).partition("\n")[0])[1:-1]
                 raise InvalidInput(f"device {shown(device)} cannot be used: {reason}") from None
 
+        object.__setattr__(moved, "_given", self._given)
         moved._set(*map(move, (self.query, self.key, self.value, self.output, self.dense_B)))
         return moved
 
     def __repr__(self) -> str:
         shape = "dense" if self.dense_B is not None else f"rank {self.rank}"
-        return f"AttentionWeights(d={self.d}, {shape})"
+        given = f", given in {self._given}" if self._given else ""
+        return f"AttentionWeights(d={self.d}, {shape}{given})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -309,6 +317,13 @@ def _matrix(values: Any, name: str) -> Tensor:
     if not bool(torch.isfinite(matrix).all()):
         raise InvalidInput(f"{name} must be finite, got a NaN or infinity")
     return matrix.contiguous()
+
+
+def _coarsest(*given: Any) -> str | None:
+    """The name of the coarsest precision below float64 in which any of the arrays was given; None if none was."""
+    kinds = (str(getattr(values, "dtype", "")).removeprefix("torch.") for values in given)
+    coarse = sorted(kind for kind in kinds if kind in ("float32", "float16", "bfloat16"))
+    return coarse[0] if coarse else None
 
 
 def _product_norm(left: Tensor, right: Tensor | None) -> float:

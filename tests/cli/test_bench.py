@@ -20,6 +20,8 @@ def test_every_benchmark_is_listed_with_what_it_measures():
     names = [line.split()[0] for line in result.output.splitlines()]
     assert {"attend", "hardmax", "limits", "meanfield", "solve", "sphere_attend", "transport", "gpu"} <= set(names)
     assert all(len(line.split()) > 4 for line in result.output.splitlines())
+    starts = {line.index(line.split(maxsplit=1)[1]) for line in result.output.splitlines()}
+    assert len(starts) == 1  # the sentences stand in one column
 
 
 def test_one_benchmark_prints_its_numbers_and_leaves_a_file(tmp_path):

@@ -1,10 +1,11 @@
 import matplotlib
 import numpy as np
 import pytest
+import torch
 
 import metastable as ms
-from metastable.drawing import snapshots
-from metastable.drawing.frames import MAX_DRAWN, draw_frames
+from metastable.drawing import dominant_axes, snapshots
+from metastable.drawing.frames import MAX_DRAWN, draw_frames, eventful
 from metastable.errors import InvalidInput
 
 
@@ -53,3 +54,25 @@ def test_many_tokens_are_thinned(tmp_path):
         (file,) = draw_frames([x], np.zeros(1), np.full(n, 1 / n), "Many", tmp_path / f"{n}.pdf")
         sizes.append(file.stat().st_size)
     assert sizes[1] < 1.2 * sizes[0]
+
+
+def test_frames_are_chosen_where_things_happen():
+    w = ms.AttentionWeights(V=[[2.0, 0.0], [0.0, 1.0]], B=[[1.0, 0.0], [0.0, 1.0]])
+    path = ms.solve(ms.SelfAttention(w, 4.0), ms.sphere.uniform(30, 2, seed=1), 40.0, times=41)
+    chosen = eventful(path, 6)
+    assert chosen[0] == 0 and chosen[-1] == 40 and len(chosen) == 6
+    assert (np.diff(chosen)[:2] < np.diff(chosen)[-1]).all()  # tokens move in the beginning
+    still = ms.solve(ms.SelfAttention(w, 4.0), [[1.0, 0.0]] * 3, 1.0, times=11)
+    assert eventful(still, 3).tolist() == [0, 5, 10]
+    assert eventful(still, 50).tolist() == list(range(11))
+
+
+@pytest.mark.parametrize("d", [2, 3, 4])
+def test_directions_are_marked(d, tmp_path):
+    w = ms.AttentionWeights(V=torch.diag(torch.arange(1.0, d + 1)), B=torch.diag(torch.arange(d, 0.0, -1) ** 3))
+    path = ms.solve(ms.SelfAttention(w, 4.0), ms.sphere.uniform(30, d, seed=1), 1.0, times=3)
+    marked = dominant_axes(ms.theory.spectrum(w))
+    assert len(marked) == 2
+    snapshots(path, tmp_path / "marked.pdf", axes=marked)
+    snapshots(path, tmp_path / "plain.pdf")
+    assert (tmp_path / "marked.pdf").read_bytes() != (tmp_path / "plain.pdf").read_bytes()

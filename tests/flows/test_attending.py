@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import metastable as ms
+from fuzz.runs import CASES
 from metastable.errors import InvalidInput
 from metastable.flows.attending import SHARE, share
 from metastable.flows.plan import Plan
@@ -104,3 +105,8 @@ def test_nonsense_as_a_tolerance_or_kernel_is_refused_at_construction(wrong):
         assert len(str(caught.value)) < 200
         with pytest.raises(InvalidInput, match="unknown kernel"):
             flow(weights(), 1.0, kernel=wrong)
+
+
+@pytest.mark.parametrize("seed", range(1000, 1012))
+def test_random_cases(seed):
+    assert CASES["attention_share"](seed) is None

@@ -174,3 +174,25 @@ def test_a_drift_that_is_not_finite_ends_the_run():
 def test_an_own_flow_has_no_energy():
     with pytest.raises(NoEnergy, match="Gather is not a gradient flow"):
         Gather().energy(*random_measure(1, 4, 3))
+
+
+@pytest.mark.parametrize(
+    "wrong", [None, "3", [], [[]], {}, 1j, 3, torch.ones(2, 3), torch.ones(2), [[1.0], [1.0, 2.0]]]
+)
+def test_tokens_that_do_not_fit_are_refused_in_a_sentence(wrong):
+    w, rho = ms.AttentionWeights(V=torch.eye(4), B=torch.eye(4)), ms.Measure(torch.eye(4))
+    for flow in (ms.SelfAttention(w, 1.0), ms.UnnormalizedAttention(w, 1.0), ms.ZeroTemperature(w), ms.Hardmax(w)):
+        for call in (flow.velocity, lambda t, *tokens, flow=flow: flow.energy(*tokens, t)):
+            if isinstance(flow, ms.Hardmax) and call != flow.velocity:
+                continue
+            with pytest.raises(InvalidInput, match="points must"):
+                call(0.0, wrong, rho.mass)
+            with pytest.raises(InvalidInput, match="mass must"):
+                call(0.0, rho.points, wrong)
+        with pytest.raises(InvalidInput, match="plan must be the Plan of a run"):
+            flow.for_run(wrong)
+
+
+def test_a_sparse_tensor_is_an_array_like_any_other():
+    flow = ms.Hardmax(ms.AttentionWeights(V=torch.eye(2).to_sparse(), B=torch.eye(2)))
+    assert flow.velocity(0.0, torch.eye(2).to_sparse(), [0.5, 0.5]).shape == (2, 2)

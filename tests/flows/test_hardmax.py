@@ -26,10 +26,18 @@ def test_hardmax_runs_with_an_indefinite_score():
         V=torch.randn(3, 3, generator=g, dtype=torch.float64), B=torch.randn(3, 3, generator=g, dtype=torch.float64)
     )
     path = ms.solve(ms.Hardmax(w), ms.sphere.uniform(20, 3, seed=1), 5.0)
-    assert path.provenance["parameters"]["method"] == "rk4"
+    assert path.provenance["parameters"]["method"] == "switching"
+    assert "switches of keys, located" in path.provenance["accuracy"]
     assert (path.end.points.norm(dim=1) - 1).abs().max() < 1e-12
 
 
 def test_hardmax_has_no_energy():
     with pytest.raises(NoEnergy, match="Hardmax is not a gradient flow"):
         ms.Hardmax(identity(3)).energy(*random_measure(1, 5, 3))
+
+
+def test_steps_across_jumps_say_so():
+    flow, x = ms.Hardmax(random_weights(3, 3)), ms.sphere.uniform(6, 3)
+    path = ms.solve(flow, x, 0.1, method="rk4")
+    assert path.provenance["accuracy"].startswith("steps across the jumps of the field: the error is of the order")
+    assert not flow._noted  # the caller's flow keeps no record

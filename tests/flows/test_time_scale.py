@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import metastable as ms
+from fuzz.runs import CASES
 from metastable.flows.time_scale import LEAST, PROBES, time_scale
 
 
@@ -66,3 +67,8 @@ def test_a_flow_knows_the_time_scale_in_a_run_only_or_when_it_is_stated():
     assert stated.describe()["time_scale"] == 0.5 and "time_scale" not in flow.describe()
     layered = ms.Schedule.layers([pulse(0.0), pulse(5.0)], 10.0)
     assert ms.SelfAttention(layered, 1.0).for_run(plan).time_scale == math.inf
+
+
+@pytest.mark.parametrize("seed", range(1000, 1012))
+def test_random_cases(seed):
+    assert CASES["pulse_width"](seed) is None

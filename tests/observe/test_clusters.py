@@ -37,7 +37,7 @@ def test_dense_clusters_do_not_write_the_graph_out(monkeypatch):
 
 
 def test_bad_angles():
-    with pytest.raises(InvalidInput, match=r"angle must be, got 0.0"):
+    with pytest.raises(InvalidInput, match=r"angle must be > 0 and <= 3.14159, got 0.0"):
         observe.clusters(ms.sphere.uniform(5, 2), 0.0)
     with pytest.raises(InvalidInput, match="need tokens on the sphere"):
         observe.clusters(ms.Measure([[3.0, 0.0]], sphere=False))

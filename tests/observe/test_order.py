@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import metastable as ms
+from fuzz.runs import CASES
 from metastable import observe
 from metastable.errors import InvalidInput
 
@@ -66,3 +67,8 @@ def test_overlap_histogram_counts_pairs():
 def test_bad_input(call, match):
     with pytest.raises(InvalidInput, match=match):
         call(ms.sphere.uniform(5, 2))
+
+
+@pytest.mark.parametrize("seed", range(1000, 1020))
+def test_random_cases(seed):
+    assert CASES["distance_to_subspace"](seed) is None

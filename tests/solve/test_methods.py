@@ -35,7 +35,7 @@ def test_a_registered_method_is_known_by_its_name(registry):
     by_name, by_hand = small_run(method="midpoint", step=0.02), small_run(method=Midpoint(), step=0.02)
     assert torch.equal(by_name.end.points, by_hand.end.points)
     assert by_name.provenance["fingerprint"] == by_hand.provenance["fingerprint"]
-    with pytest.raises(InvalidInput, match="choose from auto, adaptive, rk4, euler, exact, midpoint"):
+    with pytest.raises(InvalidInput, match="choose from auto, adaptive, rk4, euler, exact, switching, midpoint"):
         small_run(method="magic")
     register_stepper(Midpoint)
 
@@ -61,7 +61,8 @@ def test_auto_reads_what_methods_and_flows_declare(registry):
     assert choose_stepper(zero, "auto", None).name == "exact"
     assert choose_stepper(flow(), "auto", None).name == "adaptive"
     assert choose_stepper(flow(), "auto", 0.1).name == "rk4"
-    assert choose_stepper(ms.Hardmax(weights()), "auto", None).name == "rk4"
+    assert choose_stepper(ms.Hardmax(weights()), "auto", None).name == "switching"
+    assert choose_stepper(ms.Hardmax(weights()), "auto", 0.1).name == "rk4"
 
     @register_stepper
     class Fixed(Stepper):

@@ -87,3 +87,21 @@ def test_mistakes_from_python_are_one_sentence_too():
         ms.Simulation(tokens={"n": 0})
     with pytest.raises(InvalidInput, match="token is not a known entry; choose from weights, flow, tokens"):
         ms.Simulation(token={"n": 5})
+
+
+def test_the_tolerance_of_its_attention_in_words():
+    for written, kept in (("auto", None), ("none", None), (1e-4, 1e-4)):
+        flow, _ = Simulation(flow={"rtol": written}).build()
+        assert flow.rtol == kept and flow.follows_run == (written == "auto")
+
+
+def test_what_it_is_in_one_line():
+    assert repr(Simulation()) == (
+        "Simulation(self-attention at beta = 100, 600 uniform tokens, t = 22, out = 'metastable-out/simulate')"
+    )
+
+
+@pytest.mark.parametrize("wrong", [3, [], b"", "", "a\0b"])
+def test_a_configuration_is_a_file(wrong):
+    with pytest.raises((InvalidInput, StorageError)):
+        read_config(wrong, {})

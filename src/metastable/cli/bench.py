@@ -29,8 +29,9 @@ def bench(
     """
     scripts = {script.stem: script for script in sorted(benchmark_folder().glob("*.py"))}
     if listed:
+        width = max(map(len, scripts))
         for name, script in scripts.items():
-            typer.echo(f"{name:16s}{summary(script)}")
+            typer.echo(f"{name:{width}s}  {summary(script)}")
         return
     unknown = [name for name in names or () if name not in scripts]
     if unknown:

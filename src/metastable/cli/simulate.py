@@ -12,9 +12,27 @@ import typer
 
 if TYPE_CHECKING:
     from metastable.measure import Measure
-    from metastable.solve import Path
+    from metastable.solve import Observer, Path
     from metastable.solve.simulation import Simulation
 
+KERNEL_NAMES = (
+    "auto",
+    "blocks",
+    "circle",
+    "circle_gpu",
+    "dense",
+    "flash_bf16",
+    "flash_fp16",
+    "fused",
+    "gpu_float64",
+    "sdpa",
+    "sphere",
+    "sphere_grid",
+    "triton",
+)
+"""The names of `attention.select.KERNELS`, written out because importing it takes longer than showing the help."""
+LONG = 10.0
+"""Estimated seconds from which a run is announced with its cost."""
 CLUSTER_ANGLE = 0.1
 """Angle of the single-linkage clusters in the closing table, the default of `observe.clusters`."""
 ROWS = 10
@@ -23,26 +41,58 @@ ROWS = 10
 
 def simulate(
     config: Annotated[str | None, typer.Argument(help="TOML file; flags overrule it.")] = None,
-    V: Annotated[str | None, typer.Option("--V", help="diag(1,2), I, 2 I, [[1,.5],[0,1]] or a .npy file.")] = None,
-    B: Annotated[str | None, typer.Option("--B", help="As --V.")] = None,
+    V: Annotated[
+        str | None,
+        typer.Option("--V", help="diag(1,2), I, 2 I, [[1,.5],[0,1]] or a .npy file.", show_default="diag(1, 2)"),
+    ] = None,
+    B: Annotated[str | None, typer.Option("--B", help="As --V.", show_default="diag(4, 1)")] = None,
     flow: Annotated[
         str | None,
-        typer.Option(help="self-attention, unnormalized, zero-temperature, hardmax or euclidean."),
+        typer.Option(
+            help="self-attention, unnormalized, zero-temperature, hardmax or euclidean.",
+            show_default="self-attention",
+        ),
     ] = None,
-    beta: Annotated[float | None, typer.Option(help="Inverse temperature.")] = None,
-    n: Annotated[int | None, typer.Option(help="Number of tokens.")] = None,
+    beta: Annotated[float | None, typer.Option(help="Inverse temperature.", show_default="100")] = None,
+    n: Annotated[
+        str | None, typer.Option(metavar="N", help="Number of tokens, such as 600 or 1e6.", show_default="600")
+    ] = None,
     tokens: Annotated[
-        str | None, typer.Option(help="uniform, equispaced, fibonacci, von-mises-fisher, or a .npy file.")
+        str | None,
+        typer.Option(
+            help="uniform, equispaced, fibonacci, von-mises-fisher, or a .npy file.", show_default="uniform"
+        ),
     ] = None,
-    t: Annotated[float | None, typer.Option(help="Final time.")] = None,
-    frames: Annotated[int | None, typer.Option(help="Number of saved times.")] = None,
-    method: Annotated[str | None, typer.Option(help="auto, adaptive, rk4, euler or exact.")] = None,
-    step: Annotated[float | None, typer.Option(help="Step of rk4 and euler (1/L for L layers).")] = None,
-    kernel: Annotated[str | None, typer.Option(help="Attention kernel; auto picks.")] = None,
-    dtype: Annotated[str | None, typer.Option(help="float64 or float32.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Seed of random tokens.")] = None,
-    out: Annotated[str | None, typer.Option(help="Folder for the path and the figure.")] = None,
+    t: Annotated[float | None, typer.Option(help="Final time.", show_default="22")] = None,
+    frames: Annotated[int | None, typer.Option(help="Number of saved times.", show_default="45")] = None,
+    method: Annotated[
+        str | None, typer.Option(help="auto, adaptive, rk4, euler, exact or switching.", show_default="auto")
+    ] = None,
+    step: Annotated[
+        float | None, typer.Option(help="Step of rk4 and euler (1/L for L layers).", show_default="0.01")
+    ] = None,
+    rtol: Annotated[
+        float | None, typer.Option(help="Relative tolerance of the run, per token.", show_default="1e-8")
+    ] = None,
+    atol: Annotated[
+        float | None, typer.Option(help="Absolute tolerance of the run, per token.", show_default="1e-10")
+    ] = None,
+    attention_rtol: Annotated[
+        str | None,
+        typer.Option(
+            help="Error of attention: auto (a hundredth of the run's tolerance), none (all digits), or a number.",
+            show_default="auto",
+        ),
+    ] = None,
+    kernel: Annotated[
+        str | None, typer.Option(help=f"Attention kernel: {', '.join(KERNEL_NAMES)}.", show_default="auto")
+    ] = None,
+    dtype: Annotated[str | None, typer.Option(help="float64 or float32.", show_default="float64")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda.", show_default="cpu")] = None,
+    seed: Annotated[int | None, typer.Option(help="Seed of random tokens.", show_default="0")] = None,
+    out: Annotated[
+        str | None, typer.Option(help="Folder for the path and the figure.", show_default="metastable-out/simulate")
+    ] = None,
     overwrite: Annotated[
         bool | None, typer.Option("--overwrite", help="Replace another run in OUT once this one is complete.")
     ] = None,
@@ -57,6 +107,8 @@ def simulate(
 
     The run streams to OUT/path.zarr with checkpoints: after an interruption the same command goes on.
     """
+    from metastable.readers import parse_count
+    from metastable.solve.progress import LogLines, ProgressBar
     from metastable.solve.simulation import read_config
 
     from_file = tokens is not None and "." in tokens
@@ -64,17 +116,19 @@ def simulate(
         config,
         {
             "weights": {"V": V, "B": B},
-            "flow": {"kind": flow, "beta": beta, "kernel": kernel},
+            "flow": {"kind": flow, "beta": beta, "kernel": kernel, "rtol": tolerance(attention_rtol)},
             "tokens": {
                 "law": "file" if from_file else tokens,
                 "file": tokens if from_file else None,
-                "n": n,
+                "n": None if n is None else parse_count(n, "n"),
                 "seed": seed,
             },
             "run": {
                 "t": t,
                 "frames": frames,
                 "method": method,
+                "rtol": rtol,
+                "atol": atol,
                 "step": step,
                 "dtype": dtype,
                 "device": device,
@@ -85,26 +139,46 @@ def simulate(
     if print_config:
         typer.echo(settings.to_toml(), nl=False)
         return
+    if (cost := settings.cost()) is not None and cost.seconds > LONG:
+        typer.echo(str(cost), err=True)
     began = time.perf_counter()
-    path, figures = run(settings, progress=sys.stderr.isatty() and not as_json)
+    progress = ProgressBar() if sys.stderr.isatty() and not as_json else LogLines()
+    path, figures = run(settings, progress)
     seconds = time.perf_counter() - began
     if as_json:
-        typer.echo(json.dumps(summary(path, settings) | {"figures": figures}))
+        began_at = {"complete_before": progress.begun_at is None, "resumed_at": progress.begun_at or None}
+        typer.echo(json.dumps(summary(path, settings) | began_at | {"figures": figures}))
         return
-    show(path, settings, figures, seconds)
+    show(path, settings, figures, seconds, progress.begun_at)
 
 
-def run(settings: Simulation, progress: bool) -> tuple[Path, list[str]]:
+def tolerance(text: str | None) -> float | str | None:
+    """auto, none or a number, as it was written."""
+    if text is None or text in ("auto", "none"):
+        return text
+    from metastable.errors import InvalidInput
+
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidInput(f"attention-rtol must be auto, none or a number, got {text!r}") from None
+
+
+def run(settings: Simulation, progress: Observer) -> tuple[Path, list[str]]:
     """Solve, store and draw."""
     path = settings.run(progress)
     if not path.end.sphere:
         return path, []
-    from metastable.drawing import snapshots
+    from metastable.drawing import dominant_axes, snapshots
+    from metastable.readers import weights_from
     from metastable.solve.storage import writing
+    from metastable.theory import spectrum
 
     folder = settings.output.out
+    marked = dominant_axes(spectrum(weights_from(settings.weights.V, settings.weights.B)))
     with writing(folder):
-        drawn = snapshots(path, os.path.join(folder, "tokens"), title=title(settings, path.end.n))
+        stem = os.path.join(folder, "tokens")
+        drawn = snapshots(path, stem, title=title(settings, path.end.n), axes=marked)
     return path, [str(name) for name in drawn]
 
 
@@ -139,7 +213,7 @@ def summary(path: Path, settings: Simulation) -> dict[str, Any]:
     }
 
 
-def show(path: Path, settings: Simulation, figures: list[str], seconds: float) -> None:
+def show(path: Path, settings: Simulation, figures: list[str], seconds: float, begun_at: float | None) -> None:
     """The closing table on the terminal."""
     from rich.console import Console
     from rich.table import Table
@@ -155,8 +229,15 @@ def show(path: Path, settings: Simulation, figures: list[str], seconds: float) -
         table.add_row(f"{moment:.4g}", *(f"{v:.6g}" if isinstance(v, float) else str(v) for v in values.values()))
     console.print(table)
     work = path.provenance["statistics"]
+    if begun_at is None:
+        console.print("this run was complete before; nothing was computed again", highlight=False)
+    elif begun_at > 0:
+        console.print(f"this run was interrupted before, and went on from t = {begun_at:.4g}", highlight=False)
     console.print(
         f"{work['accepted_steps']} steps, {work['evaluations']} evaluations of the field, {seconds:.1f} s in all"
     )
+    if used := path.provenance.get("attention"):
+        error = f", stated error at most {used['largest_error']:.2g}" if used["largest_error"] else ", all digits"
+        console.print(f"attention by {', '.join(used['kernels'])}{error}", highlight=False)
     for file in (*figures, path.store):
         console.print(f"wrote {file}", highlight=False, soft_wrap=True)

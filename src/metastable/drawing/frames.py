@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
+from collections.abc import Sequence
 from pathlib import Path as FilePath
 from typing import Any
 
 import numpy as np
+from jaxtyping import Integer
 from matplotlib.figure import Figure
 
 from metastable.drawing.canvas import canvas, save
-from metastable.drawing.palette import FRAME, GLOBE, GUIDE, INK, RIM, SOFT
+from metastable.drawing.figures import Axis
+from metastable.drawing.palette import FRAME, GLOBE, GUIDE, INK, PHASES, RIM, SOFT
 from metastable.drawing.tokens import evenly, graticule, place_colours, principal_axes, view_rotation
 from metastable.errors import InvalidInput
 from metastable.solve import Path
 
 MAX_DRAWN = 4000
 """Of more tokens only every k-th is drawn: dots would cover each other, and a PDF holds every one of them."""
+PATIENCE = 0.6
+"""Part of the choice of frames that follows time rather than motion: with it the three phases of the default run,
+of which the middle one hardly moves, are all seen in six frames."""
+PHASE_WORDS = ("grey", "blue", "orange")
+"""The colours of `PHASES` in words."""
 MERIDIANS = (0, 30, 60, 90, 120, 150)
 VIEW = (25.0, 35.0)
 """Elevation and azimuth, in degrees, from which S^2 is seen."""
@@ -30,9 +39,12 @@ def snapshots(
     title: str | None = None,
     count: int = 6,
     view: tuple[float, float] = VIEW,
+    axes: Sequence[Axis] = (),
 ) -> tuple[FilePath, ...]:
     """Draw the tokens of a `Path` at `count` of its saved times and write the figure.
 
+    The times are chosen so that the tokens move equally far from one picture to the next. `axes` are directions
+    that are marked, such as `dominant_axes` finds.
     destination: a file ending in .png, .pdf or .svg, or a stem, which gives both PNG and PDF. Returns the files.
     d = 2: tokens on the circle, with the mass per direction as rays outside it. d = 3: the sphere seen from `view`
     (elevation, azimuth in degrees), tokens on the far side pale. d > 3: the two leading principal axes of
@@ -43,11 +55,11 @@ def snapshots(
         raise InvalidInput("snapshots need a path with at least one saved time, got none")
     if count < 1:
         raise InvalidInput(f"count must be >= 1, got {count}")
-    chosen = evenly(len(path), count)
+    chosen = eventful(path, count)
     frames = [path.measure(int(i)).points.cpu().numpy() for i in chosen]
     times = path.times.cpu().numpy()[chosen]
     return draw_frames(
-        frames, times, path.mass.cpu().numpy(), title or _default_title(path), destination, view=view
+        frames, times, path.mass.cpu().numpy(), title or _default_title(path), destination, view=view, axes=axes
     )
 
 
@@ -59,6 +71,7 @@ def draw_frames(
     destination: str | os.PathLike[str],
     *,
     view: tuple[float, float] = VIEW,
+    axes: Sequence[Axis] = (),
 ) -> tuple[FilePath, ...]:
     """The panels of `snapshots` for given frames (n, d) at given times."""
     columns = min(3, len(frames)) if len(frames) != 4 else 2
@@ -67,7 +80,7 @@ def draw_frames(
     drawn = slice(None, None, max(1, math.ceil(len(mass) / MAX_DRAWN)))
     colours = place_colours(frames[0])[drawn]
     size = np.clip(mass[drawn] / mass.mean() * 260 / math.sqrt(len(mass)), 1.0, 60.0)
-    axes_basis = None if d <= 3 else principal_axes(frames, mass)
+    screen = np.eye(2) if d == 2 else view_rotation(*view)[:2].T if d == 3 else principal_axes(frames, mass)
     with canvas(2.5 * columns, 2.6 * rows + 0.5) as figure:
         for k, (time, x) in enumerate(zip(times, frames, strict=True)):
             axis = figure.add_subplot(rows, columns, k + 1)
@@ -79,10 +92,47 @@ def draw_frames(
             elif d == 3:
                 _sphere(axis, x[drawn], colours, size, view)
             else:
-                _disc(axis, x[drawn] @ axes_basis, colours, size)
+                _disc(axis, x[drawn] @ screen, colours, size)
+            _mark(axis, axes, screen)
         figure.suptitle(title, fontsize=11)
-        _footnote(figure, d)
+        _footnote(figure, d, axes)
         return save(figure, destination)
+
+
+def eventful(path: Path, count: int) -> Integer[np.ndarray, "k"]:
+    """At most `count` saved times, first and last among them, at equal steps of the way that the tokens have gone.
+
+    A part `PATIENCE` of the steps is in time, so that a phase in which nothing moves is seen, too; where nothing
+    ever moves the times are evenly spread.
+    """
+    few = slice(None, None, max(1, math.ceil(path.end.n / MAX_DRAWN)))
+    mass = path.mass[few].cpu().numpy()
+    moved, before = [0.0], path.measure(0).points[few].cpu().numpy()
+    for index in range(1, len(path)):
+        after = path.measure(index).points[few].cpu().numpy()
+        moved.append(math.sqrt(float(mass @ np.square(after - before).sum(1)) / mass.sum()))
+        before = after
+    travelled = np.cumsum(moved)
+    if len(path) <= count or not 0 < travelled[-1] < math.inf:
+        return evenly(len(path), count)
+    times = path.times.cpu().numpy()
+    way = (1 - PATIENCE) * travelled / travelled[-1] + PATIENCE * (times - times[0]) / (times[-1] - times[0])
+    found = [np.abs(way - part).argmin() for part in np.linspace(0, 1, count)]
+    chosen = {0, len(path) - 1, *(int(i) for i in found)}
+    while len(chosen) < count:  # a sudden move is one frame: fill the longest gaps in time
+        ordered = sorted(chosen)
+        start, stop = max(itertools.pairwise(ordered), key=lambda gap: gap[1] - gap[0])
+        if stop - start < 2:
+            break
+        chosen.add((start + stop) // 2)
+    return np.array(sorted(chosen))
+
+
+def _mark(axis: Any, axes: Sequence[Axis], screen: np.ndarray) -> None:
+    """A dashed diameter for every marked direction, in the colour of its phase."""
+    for marked in axes:
+        x, y = np.outer([-1.0, 1.0], marked.direction @ screen).T
+        axis.plot(x, y, color=PHASES[marked.phase], linewidth=1.0, linestyle=(0, (4, 3)), zorder=1.5)
 
 
 def _default_title(path: Path) -> str:
@@ -92,12 +142,13 @@ def _default_title(path: Path) -> str:
     return f"{name}: {path.end.n} tokens in R^{path.end.d}{beta}"
 
 
-def _footnote(figure: Figure, d: int) -> None:
+def _footnote(figure: Figure, d: int, axes: Sequence[Axis]) -> None:
     text = {
         2: "colour: initial angle; rays outside: mass per direction (square-root scale)",
         3: "colour: initial longitude and height; pale: far side of the sphere",
     }.get(d, f"colour: initial direction; projection of R^{d} on its two leading principal axes")
-    figure.supxlabel(text, fontsize=7.5, color=SOFT)
+    marked = ", ".join(f"{axis.label} ({PHASE_WORDS[axis.phase]})" for axis in axes)
+    figure.supxlabel(f"{text}\ndashed: {marked}" if marked else text, fontsize=7.5, color=SOFT)
 
 
 def _circle(

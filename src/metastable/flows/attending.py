@@ -11,8 +11,9 @@ from torch import Tensor
 
 from metastable.arguments import choice, number
 from metastable.attention.attend import attend_unchecked
-from metastable.attention.kernel import LEAST_RTOL, Attended
-from metastable.attention.select import KERNELS
+from metastable.attention.kernel import DEFAULT_RTOL, LEAST_RTOL, Attended
+from metastable.attention.operands import Operands
+from metastable.attention.select import KERNELS, select
 from metastable.flows.flow import WeightedFlow
 from metastable.flows.plan import Plan
 from metastable.weights import AttentionWeights, Schedule
@@ -64,10 +65,11 @@ class AttendingFlow(WeightedFlow):
 
     def recall(self, record: dict[str, Any]) -> None:
         """Take over the kernels of the run so far."""
+        super().recall(record)
         for kernel in record.get("attention", {}).get("kernels", ()):
             self._note(kernel, record["attention"]["largest_error"])
 
-    def attend(
+    def _attend(
         self,
         queries: Float[Tensor, "q c"],
         keys: Float[Tensor, "k c"],
@@ -82,6 +84,14 @@ class AttendingFlow(WeightedFlow):
 
     def _note(self, kernel: str, error: float | None) -> None:
         self._used[kernel] = max(self._used.get(kernel, 0.0), error or 0.0)
+
+    def forecast(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> tuple[str, float]:
+        """The kernel that these tokens get, and the nanoseconds that it says to take on one core."""
+        points, mass = self.tokens(points, mass)
+        w = self.weights_at(0.0, points)
+        operands = Operands(w.queries(points), w.keys(points), w.values(points), mass, self.beta)
+        kernel = select(operands, self.rtol) if self.kernel == "auto" else KERNELS[self.kernel]
+        return kernel.name, kernel.cost(operands, self.rtol or DEFAULT_RTOL)
 
     def describe(self) -> dict[str, Any]:
         """Name, weights, beta and kernel."""

@@ -60,7 +60,7 @@ class DrivenAttention(SelfAttention):
         w = self.weights_at(t, points)
         crowd = self.crowd(t).to(points)
         mass = self.crowd_mass.to(points)
-        return self.attend(w.queries(points), w.keys(crowd), w.values(crowd), mass, self.beta), w
+        return self._attend(w.queries(points), w.keys(crowd), w.values(crowd), mass, self.beta), w
 
     def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
         """None: the crowd is a force from outside."""

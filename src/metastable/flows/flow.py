@@ -12,12 +12,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable import rowwise
-from metastable.arguments import instance
-from metastable.errors import NoEnergy
+from metastable.arguments import instance, number, shown
+from metastable.errors import InvalidInput, NoEnergy
 from metastable.flows.drift import Drift, Velocity, checked
 from metastable.flows.identity import describe_weights, identity, ours
 from metastable.flows.plan import Plan
 from metastable.flows.time_scale import time_scale
+from metastable.measure import as_tensor
 from metastable.sphere import normalize
 from metastable.weights import AttentionWeights, Schedule
 
@@ -39,7 +40,7 @@ class Flow(ABC):
 
     spherical: bool = True
     smooth: bool = True
-    """False for a field with jumps at unknown places, on which error control only wastes steps."""
+    """False for a field with jumps at unknown places, on which plain error control only wastes steps."""
     residual: bool = False
     """True for a trained layer, which adds F itself and normalises: Euler then steps x <- (x + h F)/|x + h F|."""
     caches: ClassVar[tuple[str, ...]] = ()
@@ -85,7 +86,16 @@ class Flow(ABC):
 
     def velocity(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Float[Tensor, "n d"]:
         """x' = P_x F(t, x/|x|, m), tangent to the sphere (F itself for a Euclidean flow)."""
-        return self.evaluate(t, points, mass).vector
+        return self.evaluate(number(t, "t"), *self.tokens(points, mass)).vector
+
+    def tokens(self, points: Any, mass: Any) -> tuple[Float[Tensor, "n d"], Float[Tensor, "n"]]:
+        """Tokens and masses from outside, as tensors on which the flow is defined."""
+        x, m = (_floating(given, name) for given, name in ((points, "points"), (mass, "mass")))
+        if x.ndim != 2 or x.shape[0] < 1 or x.shape[1] != self.d:
+            raise InvalidInput(f"points must have shape (n, {self.d}), got {shown(x)}")
+        if m.shape != x.shape[:1] or m.device != x.device:
+            raise InvalidInput(f"mass must have shape ({len(x)},) like the points, got {shown(m)}")
+        return x, m.to(x.dtype)
 
     def evaluate(
         self,
@@ -109,6 +119,7 @@ class Flow(ABC):
 
         Refuses a run that it cannot make.
         """
+        instance(plan, "plan", Plan, "the Plan of a run")
         return self
 
     def record(self) -> dict[str, Any]:
@@ -117,7 +128,7 @@ class Flow(ABC):
 
     def recall(self, record: dict[str, Any]) -> None:
         """Go on with the record of a run that was interrupted."""
-        return None
+        instance(record, "record", dict, "the record of a run")
 
     def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
         """The functional that the flow increases (or decreases) along every path, where one exists."""
@@ -188,6 +199,7 @@ class WeightedFlow(Flow):
 
     def for_run(self, plan: Plan) -> Self:
         """With scheduled weights: a copy that knows how fast they change in the run."""
+        instance(plan, "plan", Plan, "the Plan of a run")
         if not isinstance(self.weights, Schedule):
             return self
         self.weights.check_run(plan.start, plan.stop, plan.step)
@@ -213,3 +225,11 @@ class WeightedFlow(Flow):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.weights!r})"
+
+
+def _floating(values: Any, name: str) -> Tensor:
+    """A floating tensor in the precision that it has, anything else in float64."""
+    plain = isinstance(values, Tensor) and values.layout == torch.strided
+    if plain and values.dtype in (torch.float32, torch.float64) and not values.requires_grad:
+        return values
+    return as_tensor(values, name)

@@ -64,6 +64,7 @@ class MultiHead(Flow):
 
     def for_run(self, plan: Plan) -> MultiHead:
         """All heads as the run takes them; heads that are computed at once keep all digits."""
+        super().for_run(plan)
         if self._foreign:
             return self
         prepared = copy.copy(self)
@@ -86,6 +87,7 @@ class MultiHead(Flow):
 
     def recall(self, record: dict[str, Any]) -> None:
         """Take over the kernels of the run so far."""
+        super().recall(record)
         for head in self.heads:
             head.recall(record)
 
@@ -123,6 +125,7 @@ class MultiHead(Flow):
         The softmax flow of several heads does not make E monotone, because every head has its own partition,
         so it has no energy here.
         """
+        points, mass = self.tokens(points, mass)
         if len(self.heads) == 1:
             return self.factor * self.heads[0].energy(points, mass, t)
         total = 0.0

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.arguments import number
 from metastable.attention.kernel import Attended
 from metastable.errors import InvalidInput, NoEnergy
 from metastable.flows.attending import AttendingFlow, Tolerance
@@ -61,7 +62,7 @@ class SelfAttention(AttendingFlow):
             lift = (points @ self.field.to(points))[:, None]
             queries = torch.cat([beta * queries, torch.ones_like(lift)], dim=1)
             keys, beta = torch.cat([keys, lift], dim=1), 1.0
-        return self.attend(queries, keys, w.values(points), mass, beta), w
+        return self._attend(queries, keys, w.values(points), mass, beta), w
 
     def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
         """V m_i before the projection."""
@@ -84,7 +85,8 @@ class SelfAttention(AttendingFlow):
 
         dE/dt = c sum_i m_i Z_i |x_i'|^2 / c^2, so E increases for c > 0 and decreases for c < 0.
         """
-        w = self.weights_at(t)
+        points, mass = self.tokens(points, mass)
+        w = self.weights_at(number(t, "t"))
         require_gradient_structure(w)
         if self.field is not None:
             raise NoEnergy("self-attention with a field has no interaction energy")

@@ -52,7 +52,7 @@ class UnnormalizedAttention(AttendingFlow):
         """V E[y e^{beta <x, B y> - s}] before the projection."""
         w = self.weights_at(t, points)
         keys = w.keys(points)
-        attended = self.attend(w.queries(points), keys, w.values(points), mass, self.beta)
+        attended = self._attend(w.queries(points), keys, w.values(points), mass, self.beta)
         partition = torch.exp(attended.log_partition - self.log_scale)
 
         def rate() -> float:
@@ -62,7 +62,8 @@ class UnnormalizedAttention(AttendingFlow):
 
     def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
         """E = (1/2 beta) sum m_i m_j e^{beta <x_i, B x_j>}; the flow is c grad E if V = c B = c B^T."""
-        w = self.weights_at(t)
+        points, mass = self.tokens(points, mass)
+        w = self.weights_at(number(t, "t"))
         require_gradient_structure(w)
         return interaction_energy(points, mass, w, self.beta)
 

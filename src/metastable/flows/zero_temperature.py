@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.arguments import number
 from metastable.errors import InvalidInput, NoEnergy
 from metastable.flows.drift import Drift
 from metastable.flows.flow import WeightedFlow
@@ -39,7 +40,8 @@ class ZeroTemperature(WeightedFlow):
 
     def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
         """R = sum_i m_i <x_i, M x_i> for symmetric M: dR/dt = 2 sum_i m_i |P M x_i|^2/|B^T x_i| >= 0 (Z3)."""
-        M = self.weights_at(t, points).M
+        points, mass = self.tokens(points, mass)
+        M = self.weights_at(number(t, "t"), points).M
         if float((M - M.T).abs().max()) > 1e-10 * float(M.abs().max()):
             raise NoEnergy("the zero-temperature flow has an energy for symmetric M = V B^T, and this M is not")
         return float(mass @ ((points @ M) * points).sum(1))

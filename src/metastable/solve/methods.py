@@ -13,6 +13,7 @@ from metastable.solve.euler import Euler
 from metastable.solve.exact import Exact
 from metastable.solve.rk4 import RK4
 from metastable.solve.stepper import Stepper
+from metastable.solve.switching import Switching
 
 METHODS: dict[str, type[Stepper]] = {}
 """Integration methods by name: adaptive 5(4), RK4 (order 4), Euler (order 1), exact (zero temperature only), and
@@ -46,7 +47,7 @@ def register_stepper(kind: type[S]) -> type[S]:
     return kind
 
 
-for _kind in (Adaptive, RK4, Euler, Exact):
+for _kind in (Adaptive, RK4, Euler, Exact, Switching):
     register_stepper(_kind)
 
 
@@ -58,7 +59,9 @@ def choose_stepper(flow: Flow, method: str | Stepper, step: float | None) -> Ste
             raise InvalidInput(f"the stepper {type(stepper).__name__} needs a name")
     elif isinstance(method, str) and method == "auto":
         exact = (kind() for kind in METHODS.values() if kind.exact)
-        fallback = "adaptive" if flow.smooth and step is None else "rk4"
+        fallback = "rk4"
+        if step is None:
+            fallback = "adaptive" if flow.smooth else "switching" if Switching().refusal(flow) is None else "rk4"
         stepper = next((s for s in exact if s.refusal(flow) is None), None) or METHODS[fallback]()
     elif not isinstance(method, str) or method not in METHODS:
         raise InvalidInput(f"unknown method {shown(method)}; choose from auto, {', '.join(METHODS)}")

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from metastable.arguments import number, shown
 from metastable.errors import InvalidInput
 from metastable.solve.observer import Observer, Run
 from metastable.solve.path import Path
 from metastable.solve.problem import Step
 
+EVERY = 30.0
+"""Seconds between two lines of a run without a terminal."""
+
 
 class ProgressBar(Observer):
     """A bar on standard error, gone when the run is over."""
+
+    begun_at: float | None = None
+    """The time at which the run began or went on; None while it has not."""
 
     def begin(self, run: Run) -> None:
         """Draw it."""
@@ -31,6 +40,7 @@ class ProgressBar(Observer):
         self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
         self._task = self._bar.add_task(type(run.flow).__name__, total=run.t or 1.0, t=0.0, t_end=run.t, steps=0)
         self._bar.start()
+        self.begun_at = run.start.t
 
     def step(self, step: Step) -> None:
         """Move it."""
@@ -39,6 +49,35 @@ class ProgressBar(Observer):
     def end(self, path: Path | None) -> None:
         """Take it away."""
         self._bar.stop()
+
+
+class LogLines(Observer):
+    """A line on standard error every `every` seconds, for runs without a terminal: time, steps, what is left."""
+
+    begun_at: float | None = None
+    """The time at which the run began or went on; None while it has not."""
+
+    def __init__(self, every: float = EVERY) -> None:
+        self.every = number(every, "every", least=0)
+
+    def begin(self, run: Run) -> None:
+        """Look at the clock."""
+        self._stop, self.begun_at = run.t, run.start.t
+        self._start = run.start.t
+        self._began = self._told = time.monotonic()
+
+    def step(self, step: Step) -> None:
+        """Say how far the run is, if it is time to."""
+        now = time.monotonic()
+        if now - self._told < self.every or step.t >= self._stop:
+            return
+        self._told, elapsed = now, now - self._began
+        left = elapsed * (self._stop - step.t) / (step.t - self._start)
+        sys.stderr.write(
+            f"t = {step.t:.4g} of {self._stop:g}, {step.end.accepted} steps in {elapsed:.0f} s, at this pace "
+            f"{left:.0f} s left\n"
+        )
+        sys.stderr.flush()
 
 
 class Report(Observer):
@@ -61,4 +100,6 @@ def progress_observers(progress: Any) -> tuple[Observer, ...]:
             return (progress,)
         if callable(progress):
             return (Report(progress),)
-    raise InvalidInput(f"progress must be True, False, a function of (t, steps) or an Observer, got {progress!r}")
+    raise InvalidInput(
+        f"progress must be True, False, a function of (t, steps) or an Observer, got {shown(progress)}"
+    )

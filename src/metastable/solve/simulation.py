@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from metastable import sphere
+from metastable.arguments import place, shown
 from metastable.errors import InvalidInput, StorageError
 from metastable.flows import (
     EuclideanAttention,
@@ -24,6 +25,7 @@ from metastable.flows import (
 )
 from metastable.measure import Measure
 from metastable.readers import lattice, parse_matrix, weights_from
+from metastable.solve.cost import Cost, estimate
 from metastable.solve.observer import Observer
 from metastable.solve.path import Path
 from metastable.solve.solve import solve
@@ -47,12 +49,13 @@ class Weights(_Section):
 
 
 class FlowChoice(_Section):
-    """Which flow, and its inverse temperature."""
+    """Which flow, and its inverse temperature; `rtol` of its attention: auto (a share of that of the run), none
+    (all digits), or a number."""
 
     kind: FlowKind = "self-attention"
     beta: float = 100.0
     kernel: str = "auto"
-    rtol: float | None = None
+    rtol: float | Literal["auto", "none"] = "auto"
 
 
 class Tokens(_Section):
@@ -142,6 +145,18 @@ class Simulation(_Section):
             file.write(self.to_toml())
         return path
 
+    def cost(self) -> Cost | None:
+        """An estimate of what the run will cost; None if that is little, or not known."""
+        how = self.integration
+        return estimate(*self.build(), how.t, how.rtol, how.atol, how.method, how.step)
+
+    def __repr__(self) -> str:
+        beta = "" if self.flow.kind in ("zero-temperature", "hardmax") else f" at beta = {self.flow.beta:g}"
+        where = self.tokens.file if self.tokens.law == "file" else f"{self.tokens.n} {self.tokens.law} tokens"
+        return f"Simulation({self.flow.kind}{beta}, {where}, t = {self.integration.t:g}, out = {self.output.out!r})"
+
+    __str__ = __repr__
+
     def to_dict(self) -> dict[str, dict[str, Any]]:
         """The complete configuration as plain data, under the names of the file."""
         return self.model_dump(by_alias=True)
@@ -156,7 +171,8 @@ class Simulation(_Section):
             "unnormalized": UnnormalizedAttention,
             "euclidean": EuclideanAttention,
         }
-        return softmax[self.flow.kind](w, self.flow.beta, kernel=self.flow.kernel, rtol=self.flow.rtol)
+        rtol = None if self.flow.rtol == "none" else self.flow.rtol
+        return softmax[self.flow.kind](w, self.flow.beta, kernel=self.flow.kernel, rtol=rtol)
 
     def _tokens(self, d: int) -> Measure:
         t = self.tokens
@@ -197,6 +213,7 @@ def read_config(location: str | None, overrides: dict[str, dict[str, Any]]) -> S
     """The configuration of a TOML file (or the defaults), with the given flags on top."""
     content: dict[str, Any] = {}
     if location is not None:
+        location = place(location, "the configuration file")
         if not os.path.exists(location):
             raise StorageError(f"there is no configuration file {location!r}")
         try:
@@ -209,7 +226,7 @@ def read_config(location: str | None, overrides: dict[str, dict[str, Any]]) -> S
         if given:
             existing = content.setdefault(section, {})
             if not isinstance(existing, dict):
-                raise InvalidInput(f"[{section}] must be a section of the configuration, got {existing!r}")
+                raise InvalidInput(f"[{section}] must be a section of the configuration, got {shown(existing)}")
             existing.update(given)
     return Simulation(**content)
 
@@ -222,7 +239,7 @@ def _sentence(error: pydantic.ValidationError) -> str:
         known: dict[str, Any] = Simulation().to_dict()
         known = known[str(first["loc"][0])] if len(first["loc"]) > 1 else known
         return f"{where} is not a known entry; choose from {', '.join(known)}"
-    return f"{where} must be {first['msg'].removeprefix('Input should be ')}, got {first['input']!r}"
+    return f"{where} must be {first['msg'].removeprefix('Input should be ')}, got {shown(first['input'])}"
 
 
 def _toml(value: Any) -> str:

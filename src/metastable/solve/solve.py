@@ -59,8 +59,8 @@ def solve(
         keeps m equidistant ones. Memory is that of the kept frames plus a few times n x d.
     method: "adaptive" (order 5(4), error control per token), "rk4" and "euler" (fixed `step`, default 0.01; Euler
         with step 1/L is a network of L layers), "exact" (zero temperature only), the name of a registered stepper,
-        or a `Stepper`; "auto" takes exact where it exists, rk4 where the field jumps (Hardmax) or a `step` is
-        given, else adaptive.
+        "switching" (Hardmax only: its jumps are located), or a `Stepper`; "auto" takes exact or switching where
+        they apply, rk4 where the field jumps otherwise or a `step` is given, else adaptive.
     rtol, atol: the largest tangential error of any token in one step is a tenth of atol + rtol |x|.
     max_step: bound for the adaptive method; besides, step * rate of the flow stays below 2.5, and no step is longer
         than the flow's time scale.
