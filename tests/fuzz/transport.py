@@ -1,8 +1,8 @@
 """Transport against linear programs: masses over many decades, coincident points, both metrics, every method.
 
 `CASES[name](seed)` builds one random pair of measures from the seed, compares, and returns None or one line that
-says what is wrong. References: POT's network simplex with a duality gap computed here, and HiGHS where the masses are
-above its own tolerance of 1e-7.
+says what is wrong. References: POT's network simplex with a duality gap computed here, and HiGHS where
+the masses are above its own tolerance of 1e-7.
 """
 
 from collections.abc import Callable
