@@ -53,3 +53,9 @@ def test_many_tokens_are_thinned(tmp_path):
         (file,) = draw_frames([x], np.zeros(1), np.full(n, 1 / n), "Many", tmp_path / f"{n}.pdf")
         sizes.append(file.stat().st_size)
     assert sizes[1] < 1.2 * sizes[0]
+
+
+@pytest.mark.parametrize(("path", "place"), [(None, "x.png"), (3, "x.png"), ([[]], None)])
+def test_what_is_no_path_is_refused(path, place):
+    with pytest.raises(InvalidInput):
+        snapshots(path, place)

@@ -149,8 +149,8 @@ def test_a_law_with_jumps_is_resolved():
     [
         ({"t": -1.0}, "t must be >= 0 and <= 1e\\+06, got -1.0"),
         ({"t": math.nan}, "t must be finite"),
-        ({"tol": 0.0}, "tol must be > 0, got 0.0"),
-        ({"tol": -1e-6}, "tol must be > 0"),
+        ({"tol": 0.0}, "tol must be >= 1e-14, got 0.0"),
+        ({"tol": -1e-6}, "tol must be >= 1e-14"),
         ({"beta": -3.0}, "beta must be finite and >= 0"),
         ({"times": [0.5, 0.2]}, "times must be strictly increasing"),
         ({"times": [2.0]}, "times must increase within"),
@@ -174,7 +174,7 @@ def test_a_law_with_jumps_is_resolved():
         ({"tol": np.ones(3)}, "tol must be a number"),
         ({"density": lambda x: 1 / (torch.atan2(x[:, 1], x[:, 0]) - 1).abs()}, "must be (integrable|finite)"),
         ({"w": ms.AttentionWeights(V=[[1.0]], B=[[1.0]])}, "needs d >= 2, got weights with d = 1"),
-        ({"tol": math.nan}, "tol must be finite and > 0"),
+        ({"tol": math.nan}, "tol must be finite and >= 1e-14"),
     ],
 )
 def test_bad_input_is_one_sentence(arguments, sentence):

@@ -135,7 +135,7 @@ class Empirical(Law):
 
 def asked(n: Any, seed: Any) -> tuple[int, int]:
     """A number of tokens and a seed, or a sentence."""
-    return integer(n, "n", least=1), integer(seed, "seed", least=0, most=2**62)
+    return integer(n, "n", least=1, most=2**31), integer(seed, "seed", least=0, most=2**62)
 
 
 def rows(points: Any, d: int) -> Float[Tensor, "n d"]:

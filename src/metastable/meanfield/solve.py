@@ -23,6 +23,8 @@ from metastable.measure import Measure
 from metastable.solve.provenance import provenance
 from metastable.weights import AttentionWeights, Schedule
 
+LEAST_TOL = 1e-14
+"""Least tolerance: angles are rounded to some 1e-15."""
 LONGEST = 1e6
 """Longest time: a flow that does not come to rest would take a day to get there."""
 MOST_TIMES = 10**6
@@ -86,7 +88,7 @@ def solve_flow(
     instance(flow, "flow", Flow, "a Flow such as SelfAttention")
     if not flow.spherical:
         raise InvalidInput(f"the mean field lives on the sphere, but {type(flow).__name__} is Euclidean")
-    tol, strict = number(tol, "tol", above=0), flag(strict, "strict")
+    tol, strict = number(tol, "tol", least=LEAST_TOL), flag(strict, "strict")
     max_nodes = None if max_nodes is None else integer(max_nodes, "max_nodes", least=16)
     t = number(t, "t", least=0, most=LONGEST)
     if flow.d < 2:
