@@ -12,7 +12,7 @@ import torch
 
 from metastable.audit import audit
 from metastable.encoders import load
-from metastable.errors import InvalidInput, StorageError
+from metastable.errors import InvalidInput, MetastableError, StorageError
 from tiny_encoders import configs, random_model
 
 IDS = [list(range(5, 30)), list(range(40, 20, -1))]
@@ -99,7 +99,9 @@ def test_bad_arguments(tiny, tmp_path, report):
         audit(tiny("bert"), loop_steps=0)
     with pytest.raises(InvalidInput, match="leave texts out"):
         audit(tiny("bert"), [])
-    with pytest.raises(InvalidInput, match="seed must be an integer from 0"):
+    with pytest.raises(InvalidInput, match="texts must be a list, got 3"):
+        audit(tiny("bert"), 3)
+    with pytest.raises(InvalidInput, match="seed must be >= 0"):
         audit(tiny("bert"), seed=-1)
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="cannot be written"):
@@ -118,3 +120,20 @@ def test_the_room_is_callable(order):
     """`ms.audit` is the function and the room at once, in whatever order things are imported."""
     check = "assert callable(ms.audit) and callable(ms.audit.audit)"
     subprocess.run([sys.executable, "-c", f"{order}; {check}"], check=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        ((3, None), {}),
+        ((None,), {}),
+        (([],), {}),
+        (("./nowhere",), {"seed": "0"}),
+        (("./nowhere",), {"loop_steps": [1]}),
+        (("./nowhere",), {"report": 3}),
+    ],
+)
+def test_nonsense_is_one_sentence(arguments, options):
+    with pytest.raises(MetastableError) as caught:
+        audit(*arguments, **options)
+    assert len(str(caught.value)) < 200 and "\n" not in str(caught.value)

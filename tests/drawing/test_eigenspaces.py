@@ -3,6 +3,7 @@ import pytest
 
 from metastable import AttentionWeights, theory
 from metastable.drawing import dominant_axes, spectra
+from metastable.errors import InvalidInput
 
 
 def test_spectra_are_those_of_M_and_of_V():
@@ -30,3 +31,10 @@ def test_axes_are_the_dominant_directions_in_the_order_of_the_phases():
 def test_a_plane_is_no_axis():
     w = AttentionWeights(V=np.diag([1.0, 1.0, 0.5]), B=np.eye(3))
     assert dominant_axes(theory.spectrum(w)) == []
+
+
+@pytest.mark.parametrize("spectrum", [None, 3, "M", np.eye(2)])
+def test_what_is_no_spectrum_is_refused(spectrum):
+    for draw in (spectra, dominant_axes):
+        with pytest.raises(InvalidInput, match=r"spectrum must be what theory\.spectrum returns"):
+            draw(spectrum)

@@ -18,12 +18,12 @@ def test_a_family_goes_from_light_to_dark():
     ]
     assert [one.shade for one in shaded([([0], [1])], ["alone"])] == [0.0]
     assert shaded([([0], [k]) for k in range(2)], ["a", "b"], darkest=4)[1].shade == 0.25
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(InvalidInput, match="curves must be 2 pairs"):
         shaded([([0], [1])], ["one", "too many"])
 
 
 def test_a_series_that_cannot_be_drawn_is_refused_where_it_is_made():
-    with pytest.raises(InvalidInput, match=r"style must be one of line, dashed, .* got 'wavy'"):
+    with pytest.raises(InvalidInput, match="unknown style 'wavy'; choose from line, dashed"):
         Series([0], [1], "a", "wavy")
     with pytest.raises(InvalidInput, match="hollow needs a value for each of the 2 points, got 1"):
         Series([0, 1], [1, 2], "a", "marked", hollow=[True])
@@ -41,3 +41,11 @@ def test_figures_are_described_without_the_libraries_that_draw_them():
     check = f"import sys, metastable.drawing, metastable.papers; print([m for m in {heavy!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("curves", "labels"), [(3, ["a"]), ([([0], [1])], "a"), ([([0], [1])], ["a", "b"]), ([3], ["a"]), (None, None)]
+)
+def test_families_that_do_not_fit_are_refused(curves, labels):
+    with pytest.raises(InvalidInput):
+        shaded(curves, labels)

@@ -76,3 +76,9 @@ def test_directions_are_marked(d, tmp_path):
     snapshots(path, tmp_path / "marked.pdf", axes=marked)
     snapshots(path, tmp_path / "plain.pdf")
     assert (tmp_path / "marked.pdf").read_bytes() != (tmp_path / "plain.pdf").read_bytes()
+
+
+@pytest.mark.parametrize(("path", "place"), [(None, "x.png"), (3, "x.png"), ([[]], None)])
+def test_what_is_no_path_is_refused(path, place):
+    with pytest.raises(InvalidInput):
+        snapshots(path, place)

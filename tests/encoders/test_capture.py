@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from metastable.encoders import load
-from metastable.encoders.capture import forward, recorded, single
+from metastable.encoders.capture import forward, recorded, replaced_attention, single
 from metastable.errors import InvalidInput
 from tiny_encoders import SIZES, items_for, transformers
 
@@ -61,3 +61,18 @@ def test_calls_are_recorded_in_order_and_hooks_are_taken_off():
     forward(module, first)
     with pytest.raises(InvalidInput, match="was called 2 times"):
         heard.output(module, 2)
+
+
+def test_a_batch_of_several_texts_is_refused(make):
+    """It was read as the first token of every text."""
+    several, one = torch.randn(3, 5, 4), torch.randn(1, 5, 4)
+    assert single(one, batch_first=True).shape == single(one.transpose(0, 1), batch_first=False).shape == (5, 4)
+    for batch, first in ((several, None), (several, True), (torch.randn(3, 1, 4), True), (one, False)):
+        with pytest.raises(InvalidInput, match="texts are run one by one"):
+            single(batch, first)
+    encoder = load(make("bert"))
+    with (
+        pytest.raises(InvalidInput, match=r"texts are run one by one.* got shape \(2, 4, 24\)"),
+        replaced_attention(encoder.sites, lambda layer, q, k, v: v),
+    ):
+        forward(encoder.model, {"input_ids": torch.arange(8).reshape(2, 4)})

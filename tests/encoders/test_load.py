@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from metastable.encoders import load
-from metastable.errors import InvalidInput, StorageError
+from metastable.errors import InvalidInput, MetastableError, StorageError
 from tiny_encoders import configs, pinned, random_model
 
 
@@ -21,7 +21,7 @@ def test_paths_that_lead_nowhere(tmp_path):
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(InvalidInput, match="no weight file"):
         load(tmp_path / "notes.txt")
-    with pytest.raises(InvalidInput, match="got int"):
+    with pytest.raises(InvalidInput, match="got 3"):
         load(3)
     (tmp_path / "model.onnx").write_bytes(b"not a graph")
     with pytest.raises(StorageError, match="no ONNX file"):
@@ -76,3 +76,17 @@ def test_transformers_still_has_the_switch_that_is_put_back():
     assert model.config._attn_implementation == "sdpa"
     model.set_attn_implementation("eager")
     assert model.config._attn_implementation == "eager"
+
+
+@pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        (None, {}), (3, {}), ([], {}), (b"x", {}), ("", {}), ("a\0b", {}), ("./" + 5000 * "x", {}),
+        ("~nobody-at-all/x", {}),
+        (torch.nn.Linear(2, 2), {}), (torch.nn.Linear, {}), ({}, {"pooling": ["mean"]}), ({}, {"name": 3}),
+    ],
+)  # fmt: skip
+def test_what_is_no_encoder_is_one_sentence(source, options):
+    with pytest.raises(MetastableError) as caught:
+        load(source, **options)
+    assert len(str(caught.value)) < 200 and "\n" not in str(caught.value)

@@ -1,8 +1,8 @@
 """Transport against linear programs: masses over many decades, coincident points, both metrics, every method.
 
 `CASES[name](seed)` builds one random pair of measures from the seed, compares, and returns None or one line that
-says what is wrong. References: POT's network simplex with a duality gap computed here, and HiGHS where the masses are
-above its own tolerance of 1e-7.
+says what is wrong. References: POT's network simplex with a duality gap computed here, and HiGHS where
+the masses are above its own tolerance of 1e-7.
 """
 
 from collections.abc import Callable
@@ -72,8 +72,8 @@ def reference(a: Measure, b: Measure, p: float, metric: str) -> tuple[float, flo
     primal = float((plan * cost).sum())
     dual = float(source @ (cost - most * log["v"]).min(axis=1) + target @ log["v"] * most)
     assert abs(primal - dual) <= 1e-12 * most, f"the reference is not proven: {primal} and {dual}"
-    # Points and angles are rounded to 4e-16: a distance may be off by a few of them.
-    return primal, ROUNDING * most + (primal ** (1 / p) + 4e-15) ** p - primal
+    # Points nearer than 1e-12 in every coordinate are one atom: a distance may be off by that times sqrt(d).
+    return primal, ROUNDING * most + (primal ** (1 / p) + 4e-12) ** p - primal
 
 
 def _asked(rng: np.random.Generator) -> tuple[float, str]:

@@ -67,16 +67,38 @@ def test_symmetrized_law_has_no_mean_and_keeps_even_moments():
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda: Uniform(1), "needs d >= 2"),
-        (lambda: VonMisesFisher([1.0, 0.0], -1.0), "kappa must lie in"),
+        (lambda: Uniform(1), "d must be >= 2"),
+        (lambda: VonMisesFisher([1.0, 0.0], -1.0), "kappa must be >= 0"),
         (lambda: VonMisesFisher([0.0, 0.0], 1.0), "mean must be a finite non-zero vector"),
-        (lambda: Skewed([1.0, 0.0], 1.5), r"strength must lie in \[-1, 1\]"),
+        (lambda: Skewed([1.0, 0.0], 1.5), "strength must be >= -1 and <= 1"),
         (lambda: Harmonics(cosine=[2.0]), "a density >= 0"),
         (lambda: Mixture([Uniform(2), Uniform(3)]), "laws of one dimension"),
         (lambda: Mixture([Uniform(2)], [-1.0]), "weights must be 1 numbers >= 0"),
         (lambda: nodes(Uniform(3), 2, 10), "lives in d = 3 but"),
+        (lambda: Uniform(None), "d must be an integer"),
+        (lambda: VonMisesFisher("z", 1.0), "mean must be an array"),
+        (lambda: VonMisesFisher([1.0, 0.0], [1.0]), "kappa must be a number"),
+        (lambda: Harmonics(cosine="ab"), "cosine must be one row of numbers"),
+        (lambda: Harmonics(d=3), "live on the circle"),
+        (lambda: Mixture(Uniform(2)), "laws must be a sequence of laws"),
+        (lambda: Mixture([]), "laws of one dimension"),
+        (lambda: Symmetrized(None), "law must be a law"),
+        (lambda: Uniform(2).sample(0), "n must be >= 1"),
+        (lambda: Uniform(2).sample(3, seed="x"), "seed must be an integer"),
+        (lambda: Uniform(2)(None), "points must"),
+        (lambda: Skewed([1.0, 0.0], 0.5)([[1.0, 0.0, 0.0]]), r"points must have shape \(n, 2\)"),
+        (lambda: nodes(VonMisesFisher([0.0, 0.6, 0.8], 5e3), 3, 400), "too narrow for them"),
     ],
 )
 def test_bad_laws_are_refused(make, sentence):
     with pytest.raises(InvalidInput, match=sentence):
         make()
+
+
+def test_parts_of_mixtures_are_flat_and_halves_are_symmetric():
+    spike = VonMisesFisher([1.0, 0.0, 0.0], 1e4)
+    law = Mixture([Uniform(3), Mixture([spike, Symmetrized(spike)], [1, 3]), Uniform(3)], [2, 2, 0])
+    shares = [share for share, _ in law.parts()]
+    assert shares == pytest.approx([0.5, 0.125, 0.1875, 0.1875])
+    means = [part.mean[0].item() for _, part in law.parts()[1:]]
+    assert means == [1.0, 1.0, -1.0]

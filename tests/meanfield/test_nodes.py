@@ -78,12 +78,15 @@ def test_nodes_go_into_solve_and_graded_ones_win_at_late_times():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ({"d": 1, "n": 8}, "needs d >= 2"),
-        ({"d": 2, "n": 0}, "number of nodes must be >= 1"),
+        ({"d": 1, "n": 8}, "d must be >= 2, got 1"),
+        ({"d": 2, "n": 0}, "n must be >= 1, got 0"),
         ({"d": 2, "n": 8, "kind": "gauss"}, "choose from auto, equispaced, quantile, graded"),
         ({"d": 5, "n": 8, "kind": "gauss"}, "choose from auto, sobol"),
         ({"d": 2, "n": 8, "kind": "graded"}, "need axis="),
-        ({"d": 3, "n": 8, "kind": "graded", "axis": [0.0, 0.0, 0.0]}, "axis must be a non-zero vector"),
+        ({"d": 3, "n": 8, "kind": "graded", "axis": [0.0, 0.0, 0.0]}, "axis must be a finite non-zero vector"),
+        ({"d": 3, "n": 8, "generator": [[1.0]]}, "generator must be a finite matrix of shape"),
+        ({"d": 3, "n": 8, "pull": math.nan}, "pull must be finite"),
+        ({"d": 2.0, "n": 8}, "d must be an integer"),
     ],
 )
 def test_bad_requests_are_refused(arguments, sentence):

@@ -36,3 +36,11 @@ def test_other_units() -> None:
     assert (float(found), found.error, found.exact) == (2.0, 0.4, False)
     with pytest.raises(InvalidInput, match="must fit into a float"):
         Distance(4.0, method="line", exact=True).times(1e308)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"value": None}, {"value": -1.0}, {"exact": 1}, {"method": 3}, {"p": [2]}, {"error": -1}]
+)
+def test_a_distance_of_nonsense_is_refused(wrong: dict) -> None:
+    with pytest.raises(InvalidInput):
+        Distance(**({"value": 1.0, "method": "line", "exact": True} | wrong))

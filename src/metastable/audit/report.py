@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from metastable._version import __version__
+from metastable.arguments import function, integer, place
 from metastable.audit.finding import Finding
 from metastable.audit.findings import LIMITS, findings
 from metastable.audit.heads import WeightAudit, audit_weights
@@ -21,7 +22,6 @@ from metastable.audit.scorecard import CheckedAssumption, scorecard
 from metastable.audit.text import TextAudit, audit_text, readable
 from metastable.drawing.shell import save_page
 from metastable.encoders import Encoder, load
-from metastable.errors import InvalidInput
 
 SCHEMA = "metastable/audit/1"
 
@@ -52,6 +52,7 @@ class AuditReport:
 
     def save(self, path: str | Path) -> Path:
         """Write the page, and its numbers as JSON beside it (same name, `.json`); a `.json` path: only those."""
+        path = place(path, "path")
         page = None if Path(path).suffix == ".json" else self.to_html()
         return save_page(page, path, self.to_dict())
 
@@ -76,11 +77,11 @@ def audit(
     >>> page.scorecard[1].name, page.scorecard[1].holds
     ('One head', False)
     """
+    loop_steps = integer(loop_steps, "loop_steps", least=1, most=10**6)
+    seed = integer(seed, "seed", least=0, most=2**63 - 1)
+    if report is not None:
+        function(report, "report")
     opened = encoder if isinstance(encoder, Encoder) else load(encoder)
-    if loop_steps < 1:
-        raise InvalidInput(f"loop_steps must be >= 1, got {loop_steps}")
-    if not 0 <= seed < 2**63:
-        raise InvalidInput(f"seed must be an integer from 0 to 2^63 - 1, got {seed}")
     tell = report or (lambda line: None)
     weights = audit_weights(opened, tell)
     text = None if texts is None else audit_text(opened, texts, tell, seed=seed)

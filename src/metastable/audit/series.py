@@ -11,6 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from metastable.arguments import names as read_names
+from metastable.arguments import shown
 from metastable.audit.report import AuditReport, audit
 from metastable.drawing.shell import save_page
 from metastable.encoders import Encoder, load
@@ -117,6 +119,10 @@ def audit_series(
 
     encoders: `Encoder`s or whatever `load` opens, one after the other; from an iterator only one is held at a time.
     """
+    if isinstance(encoders, str | bytes) or not isinstance(encoders, Iterable):
+        raise InvalidInput(f"encoders must be a sequence of models, got {shown(encoders)}")
+    if names is not None:
+        names = read_names(names, "names")
     if isinstance(encoders, Sized) and len(encoders) < 2:
         raise InvalidInput(f"a series needs at least two models, got {len(encoders)}")
     reports: list[AuditReport] = []
@@ -128,6 +134,8 @@ def audit_series(
         if shape is not None and own != shape:
             raise InvalidInput(f"a series needs one architecture, got {shape} and {own} (family, layers, heads, d)")
         shape = own
+        if names is not None and i >= len(names):
+            raise InvalidInput(f"names must hold one name for every model, got {len(names)}")
         title = names[i] if names else encoder.name
         titles.append(title)
         tell = None if report is None else (lambda line, title=title: report(f"{title}: {line}"))

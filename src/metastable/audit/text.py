@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.arguments import shown
 from metastable.audit.closures import closure_cosines
 from metastable.audit.forecasts import NAMES, OneStep, StepForecasts
 from metastable.encoders import Encoder, Layer
@@ -127,7 +128,10 @@ def readable(encoder: Encoder, texts: Any) -> tuple[list[Any], int]:
     """Texts with at least one token of their own, and how many were left out."""
     if isinstance(texts, str):
         texts = [texts]
-    items = list(texts)
+    try:
+        items = list(texts)
+    except Exception:
+        raise InvalidInput(f"texts must be a list, got {shown(texts)}") from None
     if not items:
         raise InvalidInput(
             "texts must hold at least one text, got none (leave texts out to audit the weights alone)"

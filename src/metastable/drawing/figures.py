@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Sized
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Integer
 
+from metastable.arguments import choice, instance, integer, names, shown
 from metastable.errors import InvalidInput
 
 STYLES = ("line", "dashed", "dotted", "points", "steps", "marked")
@@ -32,8 +33,7 @@ class Series:
     hollow: Sequence[bool] = ()
 
     def __post_init__(self) -> None:
-        if self.style not in STYLES:
-            raise InvalidInput(f"style must be one of {', '.join(STYLES)}, got {self.style!r}")
+        choice(self.style, "style", STYLES)
         if self.hollow and len(self.hollow) != len(self.x):
             raise InvalidInput(f"hollow needs a value for each of the {len(self.x)} points, got {len(self.hollow)}")
 
@@ -42,8 +42,13 @@ def shaded(
     curves: Iterable[tuple[Any, Any]], labels: Sequence[str], style: str = "line", darkest: int | None = None
 ) -> list[Series]:
     """Curves (x, y) of one family as series from light to dark; `darkest` is the number of the darkest."""
-    end = max(1, len(labels) - 1 if darkest is None else darkest)
-    named = zip(curves, labels, strict=True)
+    labels = names(labels, "labels")
+    end = max(1, len(labels) - 1 if darkest is None else integer(darkest, "darkest", least=0))
+    instance(curves, "curves", Iterable, "pairs (x, y)")
+    pairs = list(curves)
+    if len(pairs) != len(labels) or any(not isinstance(pair, Sized) or len(pair) != 2 for pair in pairs):
+        raise InvalidInput(f"curves must be {len(labels)} pairs (x, y), one for each label, got {shown(pairs)}")
+    named = zip(pairs, labels, strict=True)
     return [Series(x, y, label, style, shade=i / end) for i, ((x, y), label) in enumerate(named)]
 
 

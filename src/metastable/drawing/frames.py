@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Integer
 from matplotlib.figure import Figure
 
+from metastable.arguments import instance, integer, numbers, place
 from metastable.drawing.canvas import canvas, save
 from metastable.drawing.figures import Axis
 from metastable.drawing.palette import FRAME, GLOBE, GUIDE, INK, PHASES, RIM, SOFT
@@ -51,15 +52,22 @@ def snapshots(
     all saved tokens inside the unit disc. A token keeps the colour of its place at the first saved time; area is
     proportional to mass. Of more than 4000 tokens every k-th one is drawn.
     """
+    instance(path, "path", Path, "a Path such as solve returns")
+    destination, count = place(destination, "destination"), integer(count, "count", least=1, most=10**4)
+    elevation, azimuth = numbers(view, "view", length=2)
     if len(path) < 1:
         raise InvalidInput("snapshots need a path with at least one saved time, got none")
-    if count < 1:
-        raise InvalidInput(f"count must be >= 1, got {count}")
     chosen = eventful(path, count)
     frames = [path.measure(int(i)).points.cpu().numpy() for i in chosen]
     times = path.times.cpu().numpy()[chosen]
     return draw_frames(
-        frames, times, path.mass.cpu().numpy(), title or _default_title(path), destination, view=view, axes=axes
+        frames,
+        times,
+        path.mass.cpu().numpy(),
+        title or _default_title(path),
+        destination,
+        view=(elevation, azimuth),
+        axes=axes,
     )
 
 

@@ -18,7 +18,8 @@ from metastable.errors import InvalidInput
 class Recording:
     """First inputs (and outputs) of modules, in the order of their calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, batch_first: bool | None = None) -> None:
+        self._batch_first = batch_first
         self._inputs: dict[int, list[Tensor]] = defaultdict(list)
         self._outputs: dict[int, list[Tensor]] = defaultdict(list)
 
@@ -36,13 +37,13 @@ class Recording:
             raise InvalidInput(
                 f"a {type(module).__name__} was called {len(seen)} times where the adapter expects {call + 1} calls"
             )
-        return single(seen[call])
+        return single(seen[call], self._batch_first)
 
 
 @contextmanager
-def recorded(modules: Iterable[nn.Module]) -> Iterator[Recording]:
-    """Record every call of the modules inside the `with` block."""
-    recording = Recording()
+def recorded(modules: Iterable[nn.Module], batch_first: bool | None = None) -> Iterator[Recording]:
+    """Record every call of the modules inside the `with` block; `batch_first` as for `single`."""
+    recording = Recording(batch_first)
     handles = []
 
     def before(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -89,7 +90,7 @@ def _replace_softmax(site: Site, closure: Closure) -> list[Any]:
         held[:] = [_first_tensor(args, kwargs)]
 
     def leave(module: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-        context = _close(site.layer, single(held[0]), closure)
+        context = _close(site.layer, single(held[0], batch_first=True), closure)
         return (context[None].to(args[0]), *args[1:])
 
     return [
@@ -101,7 +102,7 @@ def _replace_softmax(site: Site, closure: Closure) -> list[Any]:
 def _replace_module(site: Site, closure: Closure) -> list[Any]:
     def leave(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> Any:
         x = _first_tensor(args, kwargs)
-        context = _close(site.layer, single(x), closure)
+        context = _close(site.layer, single(x, getattr(module, "batch_first", None)), closure)
         raw = site.layer.raw
         update = (context @ raw.output.T + raw.output_bias).to(x)
         return (update.reshape(x.shape), None)
@@ -123,11 +124,18 @@ def _close(layer: Layer, x: Tensor, closure: Closure) -> Tensor:
     return attended.transpose(0, 1).reshape(x.shape[0], -1)
 
 
-def single(batch: Tensor) -> Tensor:
-    """The (n, d) tokens of a batch of one, whichever of the two leading axes is the batch."""
+def single(batch: Tensor, batch_first: bool | None = None) -> Tensor:
+    """The (n, d) tokens of a batch of one; a batch of several texts is refused, since padding cannot be told apart.
+
+    batch_first: which of the two leading axes is the batch; None takes the one that has length one.
+    """
     if batch.ndim == 2:
         return batch
-    return batch[0] if batch.shape[0] == 1 else batch[:, 0]
+    if batch.ndim == 3:
+        axis = 0 if batch_first or (batch_first is None and batch.shape[0] == 1) else 1
+        if batch.shape[axis] == 1:
+            return batch[0] if axis == 0 else batch[:, 0]
+    raise InvalidInput(f"texts are run one by one, a batch of shape (1, n, d), got shape {tuple(batch.shape)}")
 
 
 def _first_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:

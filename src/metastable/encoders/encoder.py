@@ -113,14 +113,14 @@ class Encoder:
                 with replaced_attention(self.sites, closure):
                     output = forward(self.model, item)
             last = output if isinstance(output, Tensor) else output.last_hidden_state
-            last = single(last).double().to(self.device)
+            last = single(last, self.inputs.batch_first).double().to(self.device)
             pooled = last[0] if self.pooling == "cls" else last.mean(dim=0)
             rows.append(pooled / torch.linalg.vector_norm(pooled).clamp_min(1e-300))
         return torch.stack(rows)
 
     def _listen(self, item: dict[str, Any] | Tensor) -> tuple[Tensor, Tensor]:
         modules = [m for s in self.sites for m in (s.block, s.norm, s.entry) if m is not None]
-        with recorded(modules) as heard:
+        with recorded(modules, self.inputs.batch_first) as heard:
             forward(self.model, item)
         states = [heard.input(s.block, s.block_call).double() for s in self.sites]
         states.append(heard.output(self.sites[-1].block, self.sites[-1].block_call).double())

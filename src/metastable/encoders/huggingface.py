@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from metastable.arguments import shown
 from metastable.encoders.assemble import assemble
 from metastable.encoders.inputs import Inputs
 from metastable.encoders.model_config import read_config, refuse_decoder, refuse_quantised
@@ -57,25 +58,56 @@ def read_file(path: Path, config: Any = None, tokenizer: Any = None) -> Opened:
 
 
 def read_id(name: str, tokenizer: Any = None) -> Opened:
-    """A model id: from the local cache when it is there, else from the hub."""
+    """A model id: from the local cache when all of it is there, else from the hub."""
     library()
-    from huggingface_hub import snapshot_download
-
-    wanted = ["*.json", "*.txt", "*.model", "*.safetensors"]
-    try:
-        folder = snapshot_download(name, local_files_only=True, allow_patterns=wanted)
-    except Exception:
-        try:
-            folder = snapshot_download(name, allow_patterns=wanted)
-        except Exception as error:
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise StorageError(
-                f"{name} is no local folder and could not be fetched as a model id: {reason}"
-            ) from error
-    path = Path(folder)
+    path = _cached(name) or _fetched(name)
     if (path / "modules.json").is_file():
         return read_sentence_transformer(path, tokenizer)
     return read_folder(path, tokenizer)
+
+
+WANTED = ["*.json", "*.txt", "*.model", "*.safetensors"]
+"""What is read of a model on the hub: its configs, its tokenizer, its weights without code."""
+
+
+def _cached(name: str) -> Path | None:
+    """The model's folder in the local cache; None where the cache has no such model, or not all of it."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
+
+    try:
+        path = Path(snapshot_download(name, local_files_only=True, allow_patterns=WANTED))
+    except LocalEntryNotFoundError:
+        return None
+    except HFValidationError:
+        raise InvalidInput(f"{shown(name)} is no local folder, and no model id such as 'owner/name'") from None
+    except Exception as error:
+        raise StorageError(f"{name} is in the local cache but cannot be read: {_first_line(error)}") from error
+    whole = any(path.rglob("config.json")) and any(path.rglob("*.safetensors"))
+    return path if whole else None
+
+
+def _fetched(name: str) -> Path:
+    """The model's folder after it was fetched from the hub."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import GatedRepoError, OfflineModeIsEnabled, RepositoryNotFoundError
+
+    missing = f"{name} is no local folder and not (wholly) in the local cache"
+    try:
+        return Path(snapshot_download(name, allow_patterns=WANTED))
+    except OfflineModeIsEnabled as error:
+        raise StorageError(f"{missing}, and the hub is switched off (HF_HUB_OFFLINE)") from error
+    except GatedRepoError as error:
+        raise StorageError(f"{missing}, and the hub wants you to accept its terms and to log in first") from error
+    except RepositoryNotFoundError as error:
+        raise StorageError(f"{missing}, and the hub has no public model of this name") from error
+    except Exception as error:
+        raise StorageError(f"{missing}, and the hub could not be reached: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip()
+    return " ".join(text.splitlines()[0].split())[:80] if text else type(error).__name__
 
 
 def read_sentence_transformer(path: Path, tokenizer: Any = None) -> Opened:

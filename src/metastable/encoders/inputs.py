@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from metastable.arguments import shown
 from metastable.errors import InvalidInput
 from metastable.measure import as_tensor
 
@@ -43,8 +44,8 @@ class Inputs:
         """One model input (batch of one) per item."""
         if isinstance(items, str):
             items = [items]
-        if not isinstance(items, (list, tuple, np.ndarray, Tensor)):
-            raise InvalidInput(f"texts must be a list, got {type(items).__name__}")
+        if not isinstance(items, (list, tuple, np.ndarray, Tensor)) or getattr(items, "ndim", 1) == 0:
+            raise InvalidInput(f"texts must be a list, got {shown(items)}")
         if len(items) == 0:
             raise InvalidInput("texts must hold at least one text, got none")
         return [self._one(item, i) for i, item in enumerate(items)]
@@ -119,11 +120,14 @@ class Inputs:
         if isinstance(item, str):
             ids = np.asarray(self._read(item, truncation=True, max_length=self.max_tokens))
         else:
-            ids = np.asarray(item)
-            if ids.ndim != 1 or ids.dtype.kind not in "iu":
+            try:
+                ids = np.asarray(item)
+            except Exception:
                 raise InvalidInput(
-                    f"text {index} must be a string or a list of token ids, got {type(item).__name__}"
-                )
+                    f"text {index} must be a string or a list of token ids, got {shown(item)}"
+                ) from None
+            if ids.ndim != 1 or ids.dtype.kind not in "iu":
+                raise InvalidInput(f"text {index} must be a string or a list of token ids, got {shown(item)}")
             ids = ids[: self.max_tokens]
         row = torch.as_tensor(np.asarray(ids), dtype=torch.long)
         if len(row) == 0:

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import nn
 
+from metastable.arguments import choice, instance, place, shown
 from metastable.encoders import huggingface
 from metastable.encoders.encoder import Encoder, build
 from metastable.encoders.inputs import Inputs
@@ -37,26 +38,30 @@ def load(
     >>> len(encoder.layers), encoder.layers[1].heads[0].rank, encoder.verification.holds
     (2, 4, True)
     """
-    if pooling not in (None, "mean", "cls"):
-        raise InvalidInput(f"pooling must be 'mean' or 'cls', got {pooling!r}")
+    if pooling is not None:
+        choice(pooling, "pooling", ("mean", "cls"))
+    if name is not None:
+        instance(name, "name", str, "a text")
     if isinstance(source, Encoder):
         return source
     if isinstance(source, nn.Module):
         return _from_module(source, tokenizer, pooling, name)
     if not isinstance(source, (str, os.PathLike)):
-        raise InvalidInput(
-            f"an encoder is opened from a path, an id or a torch module, got {type(source).__name__}"
-        )
+        raise InvalidInput(f"an encoder is opened from a path, an id or a torch module, got {shown(source)}")
     if not os.fspath(source):
         raise InvalidInput("an encoder is opened from a path, an id or a torch module, got an empty path")
-    return _from_path(os.fspath(source), tokenizer, config, pooling, name)
+    return _from_path(place(source, "source"), tokenizer, config, pooling, name)
 
 
 def _from_path(source: str, tokenizer: Any, config: Any, pooling: str | None, name: str | None) -> Encoder:
-    path = Path(source).expanduser()
-    if path.is_dir():
+    try:
+        path = Path(source).expanduser()
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except (OSError, ValueError, RuntimeError):  # a name too long for the file system, a home that nobody has
+        raise StorageError(f"there is no file or folder {shown(source)}") from None
+    if is_folder:
         return _from_folder(path, tokenizer, config, pooling, name)
-    if path.is_file():
+    if is_file:
         if path.suffix == ".onnx":
             opened = read_onnx(path, config, tokenizer)
         elif path.suffix in (".safetensors", ".bin", ".pt", ".pth"):
@@ -69,7 +74,7 @@ def _from_path(source: str, tokenizer: Any, config: Any, pooling: str | None, na
         or source.count("/") > 1
         or path.suffix in (".safetensors", ".onnx", ".bin")
     ):
-        raise StorageError(f"there is no file or folder {source}")
+        raise StorageError(f"there is no file or folder {shown(source)}")
     return _encoder(huggingface.read_id(source, tokenizer), pooling, name or source)
 
 

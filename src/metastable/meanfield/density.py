@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import chebyshev
 
+from metastable.arguments import instance, integer, number, numbers, shown
 from metastable.errors import InvalidInput, SolveError
 from metastable.flows.flow import Flow
 from metastable.meanfield.circle import CircleLaw, angular_velocity, circle_law, sharpness
@@ -60,6 +61,8 @@ class DensityPath:
 
     def carry(self, index: int, theta: Array) -> Array:
         """Where the mass that started at the angles theta is at saved time number `index`: F_t(x) = F_0(theta)."""
+        index = integer(index, "index", least=-len(self.cumulative), most=len(self.cumulative) - 1)
+        theta = np.array(numbers(theta, "theta"))
         F, level = self.cumulative[index], self.law.cumulative(theta)
         turns = np.floor(level - F(F.edges[:1])[0])
         low, high = F.edges[0] + TWO_PI * turns, F.edges[0] + TWO_PI * (turns + 1)
@@ -82,13 +85,18 @@ def evolve_density(
     density: a law, or a function of points (n, 2), relative to the uniform probability measure. step: the largest
     length H of a step. tol: error allowed to F on a cell, where the rounding of the angles is below it.
     """
+    instance(flow, "flow", Flow, "a Flow such as SelfAttention")
+    step, tol = number(step, "step", above=0), number(tol, "tol", above=0)
+    max_cells = integer(max_cells, "max_cells", least=1)
+    saved = np.array(numbers(times, "times", least=0))
+    if not len(saved) or (np.diff(saved) < 0).any():
+        raise InvalidInput(f"times must be >= 0 and increase, got {shown(times)}")
+    if flow.d != 2 or not flow.spherical:
+        raise InvalidInput(f"the density solver lives on the circle, d = 2, got {shown(flow)}")
     law = circle_law(as_law(density, flow.d))
-    saved = np.asarray(times, dtype=np.float64)
     # Sixteen Gauss nodes integrate the kernel, of width kappa^{-1/2}, to all digits over four widths.
     widest = 4 / max(sharpness(flow), 1.0) ** 0.5
     F = adapt(law.cumulative, law.cumulative.edges, lambda trial: trial.width <= widest, winding=1.0)[0]
-    if (np.diff(saved, prepend=0.0) < 0).any():
-        raise InvalidInput(f"times must be >= 0 and increase, got {saved.tolist()}")
     now = start = _At(0.0, F)
     frames = {now.t: now.F}
     # The loop over steps is `march`; the steps are not those of a Stepper, because a density is not tokens: a step

@@ -242,4 +242,5 @@ class _Run:
 
 def _density(mass: Array, width: Array) -> Array:
     """Mass per radian of a panel, at most one: in a cluster the displacement itself counts."""
-    return np.asarray(mass / np.maximum(width, mass))
+    # A panel of no mass that the flow has pressed to a point misplaces nothing.
+    return np.asarray(mass / np.maximum(np.maximum(width, mass), 1e-300))

@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from scipy import special
 from torch import Tensor
 
 from metastable import sphere
+from metastable.arguments import instance, integer, number, numbers, sequence, shown
 from metastable.errors import InvalidInput
-from metastable.meanfield.law import Law
+from metastable.meanfield.law import Law, asked, rows, unit_vector
 from metastable.measure import as_tensor
+
+MOST_KAPPA = 1e9
+"""Largest concentration: a width of 3e-5, the end of what SciPy's Bessel functions take; narrower is a token."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +32,11 @@ class Uniform(Law):
     d: int
 
     def __post_init__(self) -> None:
-        if self.d < 2:
-            raise InvalidInput(f"the sphere S^(d-1) needs d >= 2, got d = {self.d}")
+        object.__setattr__(self, "d", integer(self.d, "d", least=2))
 
     def __call__(self, points: Tensor) -> Tensor:
         """f = 1."""
+        points = rows(points, self.d)
         return torch.ones(len(points), dtype=points.dtype)
 
     def _bound(self) -> float:
@@ -52,9 +55,8 @@ class VonMisesFisher(Law):
     kappa: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mean", _direction(self.mean, "mean"))
-        if not 0 <= self.kappa <= 1e9:
-            raise InvalidInput(f"kappa must lie in [0, 1e9], got {self.kappa}")
+        object.__setattr__(self, "mean", unit_vector(self.mean, "mean"))
+        object.__setattr__(self, "kappa", number(self.kappa, "kappa", least=0, most=MOST_KAPPA))
 
     @property
     def d(self) -> int:  # type: ignore[override]
@@ -63,7 +65,7 @@ class VonMisesFisher(Law):
 
     def __call__(self, points: Tensor) -> Tensor:
         """c e^{kappa <mean, x>}, without overflow and, as <mean, x> - 1 = -|x - mean|^2/2, without cancellation."""
-        apart = (points.to(torch.float64) - self.mean).square().sum(1)
+        apart = (rows(points, self.d).to(torch.float64) - self.mean).square().sum(1)
         return torch.exp(-0.5 * self.kappa * apart - self._log_mean_exponential())
 
     def peaks(self) -> Tensor:
@@ -83,6 +85,7 @@ class VonMisesFisher(Law):
 
     def sample(self, n: int, seed: int = 0) -> Tensor:
         """n iid tokens by Wood's sampler."""
+        n, seed = asked(n, seed)
         return sphere.von_mises_fisher(n, self.mean, self.kappa, seed)
 
 
@@ -97,9 +100,8 @@ class Skewed(Law):
     strength: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "direction", _direction(self.direction, "direction"))
-        if not abs(self.strength) <= 1:
-            raise InvalidInput(f"strength must lie in [-1, 1] for a non-negative density, got {self.strength}")
+        object.__setattr__(self, "direction", unit_vector(self.direction, "direction"))
+        object.__setattr__(self, "strength", number(self.strength, "strength", least=-1, most=1))
 
     @property
     def d(self) -> int:  # type: ignore[override]
@@ -108,6 +110,7 @@ class Skewed(Law):
 
     def __call__(self, points: Tensor) -> Tensor:
         """1 + strength <direction, x>."""
+        points = rows(points, self.d)
         return 1 + self.strength * (points.to(torch.float64) @ self.direction)
 
     def _bound(self) -> float:
@@ -127,6 +130,10 @@ class Harmonics(Law):
     d: int = 2
 
     def __post_init__(self) -> None:
+        for name in ("cosine", "sine"):
+            object.__setattr__(self, name, tuple(numbers(getattr(self, name), name)))
+        if integer(self.d, "d") != 2:
+            raise InvalidInput(f"harmonics live on the circle, d = 2, got d = {shown(self.d)}")
         theta = torch.linspace(0, 2 * math.pi, 64 * (len(self.cosine) + len(self.sine) + 1), dtype=torch.float64)
         if float(self._values(theta).min()) < 0:
             raise InvalidInput(
@@ -141,7 +148,7 @@ class Harmonics(Law):
 
     def __call__(self, points: Tensor) -> Tensor:
         """The trigonometric polynomial at the angles of the points."""
-        return self._values(sphere.angles(points.to(torch.float64)))
+        return self._values(sphere.angles(rows(points, 2).to(torch.float64)))
 
     def _bound(self) -> float:
         return 1 + sum(math.hypot(a, b) for a, b in _padded(self.cosine, self.sine))
@@ -160,9 +167,9 @@ class Mixture(Law):
     weights: Any = None
 
     def __post_init__(self) -> None:
-        laws = tuple(self.laws)
+        laws = sequence(self.laws, "laws", Law, "laws")
         if not laws or len({law.d for law in laws}) > 1:
-            raise InvalidInput(f"a mixture needs laws of one dimension, got d = {[law.d for law in laws]}")
+            raise InvalidInput(f"a mixture needs laws of one dimension, got d = {shown([law.d for law in laws])}")
         given = [1.0] * len(laws) if self.weights is None else self.weights
         weights = as_tensor(given, "weights")
         if (
@@ -170,7 +177,7 @@ class Mixture(Law):
             or not bool((weights >= 0).all())
             or not 0 < float(weights.sum()) < math.inf
         ):
-            raise InvalidInput(f"weights must be {len(laws)} numbers >= 0 with a positive sum, got {given}")
+            raise InvalidInput(f"weights must be {len(laws)} numbers >= 0 with a positive sum, got {shown(given)}")
         object.__setattr__(self, "laws", laws)
         object.__setattr__(self, "weights", weights / weights.sum())
 
@@ -184,6 +191,11 @@ class Mixture(Law):
         parts = [weight * law(points) for weight, law in zip(self.weights, self.laws, strict=True)]
         return torch.stack(parts).sum(0)
 
+    def parts(self) -> list[tuple[float, Law]]:
+        """Those of the laws; what is a part of a part is a part."""
+        pairs = zip(self.weights.tolist(), self.laws, strict=True)
+        return [(weight * share, part) for weight, law in pairs if weight > 0 for share, part in law.parts()]
+
     def integral(self) -> float | None:
         """One, unless a part is of unknown integral."""
         return None if any(law.integral() is None for law in self.laws) else 1.0
@@ -194,6 +206,7 @@ class Mixture(Law):
 
     def sample(self, n: int, seed: int = 0) -> Tensor:
         """n iid tokens: a component for every token, then a token of that component."""
+        n, seed = asked(n, seed)
         generator = torch.Generator().manual_seed(seed)
         which = torch.multinomial(self.weights, n, replacement=True, generator=generator)
         points = torch.empty(n, self.d, dtype=torch.float64)
@@ -210,6 +223,9 @@ class Symmetrized(Law):
 
     law: Law
 
+    def __post_init__(self) -> None:
+        instance(self.law, "law", Law, "a law of metastable.meanfield")
+
     @property
     def d(self) -> int:  # type: ignore[override]
         """Dimension of the ambient space."""
@@ -217,7 +233,12 @@ class Symmetrized(Law):
 
     def __call__(self, points: Tensor) -> Tensor:
         """(g(x) + g(-x))/2."""
+        points = rows(points, self.d)
         return (self.law(points) + self.law(-points)) / 2
+
+    def parts(self) -> list[tuple[float, Law]]:
+        """Those of the law, each in two halves."""
+        return [half for share, part in self.law.parts() for half in _halves(share, part)]
 
     def integral(self) -> float | None:
         """That of the law."""
@@ -229,18 +250,15 @@ class Symmetrized(Law):
 
     def sample(self, n: int, seed: int = 0) -> Tensor:
         """n iid tokens of the law with random signs."""
+        n, seed = asked(n, seed)
         sign = torch.randint(0, 2, (n, 1), generator=torch.Generator().manual_seed(seed + 104729)) * 2 - 1
         return self.law.sample(n, seed) * sign
 
 
-def _direction(values: Any, name: str) -> Tensor:
-    vector = as_tensor(values, name)
-    length = float(torch.linalg.vector_norm(vector)) if vector.ndim == 1 and len(vector) >= 2 else math.nan
-    if not (math.isfinite(length) and length > 0):
-        raise InvalidInput(
-            f"{name} must be a finite non-zero vector of shape (d,), got {np.asarray(vector).tolist()}"
-        )
-    return vector / length
+def _halves(share: float, part: Law) -> list[tuple[float, Law]]:
+    if isinstance(part, VonMisesFisher):
+        return [(share / 2, VonMisesFisher(sign * part.mean, part.kappa)) for sign in (1, -1)]
+    return [(share, Symmetrized(part))]
 
 
 def _padded(a: Sequence[float], b: Sequence[float]) -> list[tuple[float, float]]:

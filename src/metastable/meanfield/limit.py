@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.arguments import instance, number
 from metastable.errors import InvalidInput, NotDefined
+from metastable.meanfield.caps import cap_mass, split
 from metastable.meanfield.circle import circle_law
-from metastable.meanfield.law import Empirical, Law, checked_density
-from metastable.meanfield.nodes import sobol
+from metastable.meanfield.law import Empirical, Law, checked_density, unit_vector
 from metastable.meanfield.path import MeanFieldPath
 from metastable.meanfield.product_rule import ProductRule
+from metastable.meanfield.sobol import sobol
 from metastable.measure import Measure
 from metastable.spectral import Dominant, dominant
 from metastable.weights import AttentionWeights
@@ -50,24 +53,36 @@ def axis_and_normal(top: Dominant) -> tuple[np.ndarray, np.ndarray]:
     return e, row / np.linalg.norm(row)
 
 
-def limit_mass(law: Law, normal: np.ndarray) -> float:
+def limit_mass(law: Law, normal: Any) -> float:
     """p = rho_0{<normal, x> > 0}: the mass that Pi sends to +e; by quadrature that is cut at the separatrix."""
+    instance(law, "law", Law, "a law of metastable.meanfield")
+    normal = unit_vector(normal, "normal", law.d).numpy()
     if isinstance(law, Empirical):
         side = law.measure.points.numpy() @ normal
         return float(law.measure.mass.numpy()[side > 0].sum())
     if law.d == 2:
         angle = math.atan2(normal[1], normal[0])
         return circle_law(law).mass(angle - math.pi / 2, angle + math.pi / 2)
-    if law.d == 3:
-        return _hemisphere_mass(law, normal)
+    parts = split(law)
+    above = sum(weight * cap_mass(part, normal) for weight, part in parts.caps)
+    total = sum(weight for weight, _ in parts.caps)
+    if parts.smooth is not None:
+        of = _hemisphere_masses if law.d == 3 else _hemisphere_masses_of_points
+        plus, minus = of(parts.smooth, normal)
+        above, total = above + parts.share * plus, total + parts.share * (plus + minus)
+    return above / total
+
+
+def _hemisphere_masses_of_points(law: Law, normal: np.ndarray) -> tuple[float, float]:
+    """Integrals of the density over both halves by Sobol points, d > 3."""
     points = sobol(2**17, law.d)
-    values = checked_density(law, points)
-    return float(values[points @ torch.from_numpy(normal) > 0].sum() / values.sum())
+    values = checked_density(law, points) / len(points)
+    side = points @ torch.from_numpy(normal) > 0
+    return float(values[side].sum()), float(values[~side].sum())
 
 
-def _hemisphere_mass(law: Law, normal: np.ndarray, order: int = 96) -> float:
-    """Both halves by Gauss in the height, trapezoidal in the longitude."""
-
+def _hemisphere_masses(law: Law, normal: np.ndarray, order: int = 96) -> tuple[float, float]:
+    """Integrals over both halves of S^2 by Gauss in the height, trapezoidal in the longitude."""
     xi, weight = np.polynomial.legendre.leggauss(order)
     phi = 2 * np.pi * np.arange(2 * order) / (2 * order)
     frame = ProductRule(normal).frame
@@ -84,13 +99,15 @@ def _hemisphere_mass(law: Law, normal: np.ndarray, order: int = 96) -> float:
             -1,
         ).reshape(-1, 3)
         values = checked_density(law, torch.from_numpy(local @ frame)).numpy().reshape(order, -1)
-        totals.append(float(weight @ values.mean(axis=1)))
-    return totals[0] / sum(totals)
+        totals.append(float(weight @ values.mean(axis=1)) / 4)
+    return totals[0], totals[1]
 
 
-def two_atom_distance(measure: Measure, axis: np.ndarray, p: float) -> float:
+def two_atom_distance(measure: Measure, axis: Any, p: float) -> float:
     """W2(rho, p delta_{+e} + (1-p) delta_{-e}), chordal: the top mass p in <x, e> goes to +e, the node on the
     boundary is split. W2^2 = sum_+ m (2 - 2u) + sum_- m (2 + 2u)."""
+    instance(measure, "measure", Measure, "a Measure")
+    axis, p = unit_vector(axis, "axis", measure.d).numpy(), number(p, "p", least=0, most=1 + 1e-9)
     u = measure.points.numpy() @ axis
     order = np.argsort(-u, kind="stable")
     u, mass = np.clip(u[order], -1, 1), measure.mass.numpy()[order]
@@ -126,8 +143,8 @@ class LimitCurve:
 def distance_to_limit(path: MeanFieldPath) -> LimitCurve:
     """The curve of W2(rho_t, Pi#rho_0) (chordal) along a mean-field path; see `LimitCurve`.
 
-    error = W2 error of the path + quadrature error at the kink of the two-atom cost, bounded by the mass and the
-    spacing of the nodes there.
+    error = error of the path's flow map + quadrature error at the kink of the two-atom cost, bounded by the mass
+    and the spacing of the nodes there.
     """
     if not isinstance(path, MeanFieldPath) or path.law is None or path.start is None or path.errors is None:
         raise InvalidInput(f"distance_to_limit needs the path of meanfield.solve, got {type(path).__name__}")

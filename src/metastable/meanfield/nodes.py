@@ -10,17 +10,23 @@ import torch
 from scipy import special
 
 from metastable import sphere
+from metastable.arguments import choice, integer, number, shown
 from metastable.errors import InvalidInput
 from metastable.meanfield.circle import circle_law
-from metastable.meanfield.law import Empirical, as_law, checked_density
+from metastable.meanfield.law import Empirical, as_law, checked_density, unit_vector
 from metastable.meanfield.piecewise import TWO_PI
 from metastable.meanfield.product_rule import ProductRule
+from metastable.meanfield.sobol import sobol
 from metastable.measure import Measure, as_tensor
 
 KINDS = {2: ("equispaced", "quantile", "graded"), 3: ("gauss", "graded", "fibonacci", "sobol")}
 """Kinds of nodes by dimension; d > 3 has "sobol"."""
-SCRAMBLE = 20240817
-"""Seed that scrambles the Sobol sequence: any number, but always the same, so that nodes are deterministic."""
+MOST_NODES = 2**27
+"""Most nodes: 3 GB on S^2."""
+MOST_PULL = 100.0
+"""Largest pull |s|: e^{-sM} with |M| = 1 leaves the floats at 700."""
+UNSEEN = 0.1
+"""Share of a law that nodes may miss before they are refused: a law that falls between them is not the law."""
 
 
 def nodes(
@@ -49,26 +55,27 @@ def nodes(
     >>> round(float(rho.mass @ rho.points[:, 0]), 12)
     0.5
     """
-    if d < 2:
-        raise InvalidInput(f"the sphere S^(d-1) needs d >= 2, got d = {d}")
-    if n < 1:
-        raise InvalidInput(f"the number of nodes must be >= 1, got {n}")
+    d, n = integer(d, "d", least=2), integer(n, "n", least=1, most=MOST_NODES)
+    depth, pull = number(depth, "depth", least=0, most=300), number(pull, "pull", least=-MOST_PULL, most=MOST_PULL)
     law = as_law(density, d)
     if isinstance(law, Empirical):
         return law.measure
     known = KINDS.get(d, ("sobol",))
     kind = known[0] if kind == "auto" else kind
     if kind not in known:
-        raise InvalidInput(f"unknown nodes {kind!r} for d = {d}; choose from auto, {', '.join(known)}")
+        choice(kind, f"nodes for d = {d}", ("auto", *known))
     if kind == "graded" and axis is None:
         raise InvalidInput("graded nodes need axis=, the direction on which the flow concentrates")
-    direction = None if axis is None else _unit(axis, d)
+    direction = None if axis is None else unit_vector(axis, "axis", d).numpy()
     if kind == "quantile":
         return Measure(sphere.from_angles(_quantiles(law, n)))
     points, weight = _rule(kind, d, n, direction, depth, generator, pull)
     values = checked_density(law, points)
-    if not float(values @ weight) > 0:
+    seen, whole = float(values @ weight), law.integral()
+    if not seen > 0:
         raise InvalidInput(f"density must be positive somewhere, got only zeros at {len(points)} nodes")
+    if whole is not None and abs(seen - whole) > UNSEEN * whole:
+        raise InvalidInput(f"{len(points)} nodes see {seen:.3g} of the law's {whole:g}: it is too narrow for them")
     return Measure(points, values * weight)
 
 
@@ -91,7 +98,7 @@ def _rule(
         rule = ProductRule(axis, eps=math.exp(-depth), split=True)
         heights = max(2, round(math.sqrt(n * (1 + depth / 2) / 2)))
     else:
-        matrix = None if generator is None else as_tensor(generator, "generator").numpy()
+        matrix = None if generator is None else _square(generator, d)
         rule = ProductRule(np.array([0.0, 0.0, 1.0]) if axis is None else axis, generator=matrix, pull=pull)
         heights = max(2, round(math.sqrt(n / 2)))
     points, mass = rule.nodes(heights, max(3, round(n / heights)))
@@ -130,17 +137,8 @@ def _quantiles(law: Any, n: int) -> np.ndarray:
     return (low + high) / 2
 
 
-def sobol(n: int, d: int) -> torch.Tensor:
-    """n low-discrepancy points on S^{d-1}: a scrambled Sobol sequence (fixed seed) through the normal quantile."""
-    from scipy.stats import qmc
-
-    cube = qmc.Sobol(d, scramble=True, seed=SCRAMBLE).random_base2(math.ceil(math.log2(max(n, 2))))[:n]
-    return sphere.normalize(torch.from_numpy(special.ndtri(np.clip(cube, 1e-15, 1 - 1e-15))))
-
-
-def _unit(values: Any, d: int) -> np.ndarray:
-    vector = as_tensor(values, "axis").numpy()
-    length = float(np.linalg.norm(vector))
-    if vector.shape != (d,) or not (math.isfinite(length) and length > 0):
-        raise InvalidInput(f"axis must be a non-zero vector of shape ({d},), got {vector.tolist()}")
-    return vector / length
+def _square(generator: Any, d: int) -> np.ndarray:
+    matrix = as_tensor(generator, "generator").numpy()
+    if matrix.shape != (d, d) or not np.isfinite(matrix).all():
+        raise InvalidInput(f"generator must be a finite matrix of shape ({d}, {d}), got {shown(generator)}")
+    return matrix

@@ -18,9 +18,11 @@ from metastable.weights import AttentionWeights, Schedule
 class MeanFieldPath(Path):
     """Weighted nodes of rho_t, a quadrature of it: sum_j m_j g(x_j(t)) = E_{rho_t} g.
 
-    errors (m,): estimate of W2(computed rho_t, rho_t) at the saved times, the change of the flow map under the last
-    refinement (root mean square over rho_0: the coupling by common starting points bounds W2). error: its maximum.
-    Both, and `converged`, also stand in `provenance["meanfield"]`, so a stored path keeps them.
+    errors (m,): the change of the flow map Phi_t under the last refinement, root mean square over rho_0, at the
+    saved times; the coupling by common starting points makes it an estimate of W2(computed Phi_t # rho_0, rho_t).
+    It is the error of what is integrated over the nodes. It is NOT the distance of the nodes, taken as atoms, from
+    rho_t: that one cannot fall below their spacing. error: its maximum. Both, and `converged`, also stand in
+    `provenance["meanfield"]`, so a stored path keeps them.
     """
 
     error: float = math.nan
@@ -33,4 +35,4 @@ class MeanFieldPath(Path):
 
     def __repr__(self) -> str:
         state = "converged" if self.converged else "NOT converged"
-        return f"MeanField{super().__repr__()[:-1]}, W2 error {self.error:.2g}, {state})"
+        return f"MeanField{super().__repr__()[:-1]}, flow map to {self.error:.2g}, {state})"

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from metastable import sphere
+from metastable.errors import SolveError
 from metastable.flows.flow import Flow
 from metastable.meanfield.circle import CircleLaw, circle_law
 from metastable.meanfield.lagrangian import LEAST_MASS, Accuracy, FlowMap, Frame, flow_map
@@ -23,18 +24,25 @@ def refine_circle(flow: Flow, law: Law, times: Array, tol: float, kappa: float, 
     initial = circle_law(law)
     fine: FlowMap | None = None
     errors, converged = np.full(len(times), np.inf), False
+    stopped = ""
     for mass, width in _accuracies(tol):
         if fine is not None and fine.torn and mass > max(0.3 * tol**2, LEAST_MASS):
             continue
         coarse = fine
-        fine = flow_map(flow, initial, times, kappa, Accuracy.within(mass, width), max_nodes)
+        try:
+            fine = flow_map(flow, initial, times, kappa, Accuracy.within(mass, width), max_nodes)
+        except SolveError as error:
+            if fine is None:
+                raise
+            stopped = f"a finer run ended early, {error}"
+            break
         if coarse is not None:
             errors = np.maximum(_differences(initial, coarse, fine), 2 * math.sqrt(fine.unresolved))
             converged = bool(errors.max() < tol) and initial.resolved
             if converged or fine.unresolved:
                 break
     assert fine is not None
-    reason = "raise max_nodes or tol" if fine.unresolved else "a smaller tol refines further"
+    reason = stopped or ("raise max_nodes or tol" if fine.unresolved else "a smaller tol refines further")
     if not initial.resolved:
         reason = f"the cells of the density sum to {initial.total:.6g} and do not resolve it: smooth it"
     elif fine.torn and not fine.unresolved and mass <= LEAST_MASS:

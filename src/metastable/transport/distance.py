@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+from metastable.arguments import flag, instance, number
 from metastable.errors import InvalidInput
 
 
@@ -31,9 +32,10 @@ class Distance(float):
         cls, value: float, *, method: str, exact: bool, error: float = 0.0, metric: str = "chordal", p: float = 2
     ) -> Distance:
         """A value with its provenance."""
-        self = super().__new__(cls, value)
-        self.method, self.exact, self.error = method, bool(exact), float(error)
-        self.metric, self.p = metric, p
+        self = super().__new__(cls, number(value, "value", least=0))
+        self.method, self.metric = (instance(text, "a name", str, "a text") for text in (method, metric))
+        self.exact, self.error = flag(exact, "exact"), number(error, "error", least=0)
+        self.p = number(p, "p", least=1)
         return self
 
     def times(self, factor: float) -> Distance:

@@ -37,7 +37,8 @@ def sinkhorn(
     vanishes for equal measures and tends to W_p^p as eps -> 0 [Feydy et al., AISTATS 2019]. Solved in the log
     domain with eps halved from the largest cost down, converged or not: exact is False, and `error` is rigorous.
     The potentials, made feasible, bound W_p^p from below; the entropic plan, rounded to the right marginals
-    [Altschuler, Weed, Rigollet, NeurIPS 2017], from above. A value outside of these bounds is moved to the nearer one.
+    [Altschuler, Weed, Rigollet, NeurIPS 2017], from above. A value outside of these bounds is
+    moved to the nearer one.
     """
     if pair.scale != 1:  # the cost is in units of scale^p
         exponent = math.log2(regularisation) - p * math.log2(pair.scale)
@@ -98,7 +99,7 @@ def _enclosed(
     left, right = (np.maximum(m - plan.sum(axis=k), 0.0) for m, k in ((a, 1), (b, 0)))
     missing = max(float(left.sum()), float(right.sum()))
     rest = float(left @ cost @ right) / missing if missing > 0 else 0.0
-    # Rounding: a unit of the total mass per token may be missing or counted twice; none travels beyond the farthest.
+    # Rounding: a unit of the total mass per token may be missing or counted twice, and travels at most so far.
     rounding = float(cost.max()) * (len(a) + len(b)) * EPSILON
     return lower - rounding, float((plan * cost).sum()) + rest + rounding
 
