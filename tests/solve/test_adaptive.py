@@ -98,3 +98,15 @@ def test_the_rate_bounds_the_step():
     path = ms.solve(Still(), [[0.6, 0.8]], 10.0)
     assert path.provenance["statistics"]["accepted_steps"] >= 40
     assert path.end.points.tolist() == [[0.6, 0.8]]
+
+
+@pytest.mark.parametrize("rate", [math.nan, -1.0, "fast", [1.0, 2.0], lambda: -1.0, lambda: "fast", 10**400])
+def test_a_rate_must_be_a_number(rate):
+    class Own(ms.Flow):
+        d = 2
+
+        def drift(self, t, points, mass):
+            return Drift(points.roll(1, 1), rate)
+
+    with pytest.raises(SolveError, match=r"the rate of Own, its Lipschitz constant, must be a number >= 0, got"):
+        ms.solve(Own(), [[0.6, 0.8]], 1.0)

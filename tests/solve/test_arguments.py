@@ -34,6 +34,25 @@ X0 = ms.sphere.uniform(9, 2, seed=4)
         ({"rho0": [[1.0, 0.0], [0.0, 0.0]]}, "zero row 1"),
         ({"rho0": [1.0, 0.0]}, r"shape \(n, d\)"),
         ({"flow": 3}, "flow must be a Flow"),
+        ({"events": None}, "events must be a sequence of Events, got None"),
+        ({"observers": None}, "observers must be a sequence of Observer"),
+        ({"out": 5}, "out must be a path, got 5"),
+        ({"out": ""}, "out must be a path, got ''"),
+        ({"checkpoint_every": "a"}, "checkpoint_every must be a number"),
+        ({"checkpoint_every": -1.0}, "checkpoint_every must be >= 0"),
+        ({"resume": "trust"}, "resume must be True or False, got 'trust'"),
+        ({"max_steps": 1.5}, "max_steps must be an integer"),
+        ({"max_step": float("nan")}, "max_step must be finite"),
+        ({"times": 2**63}, f"must be <= {2**24}"),
+        ({"times": 2.0}, "times must be one row of numbers or a number of frames"),
+        ({"times": [0.0, "1"]}, "times must be numbers"),
+        ({"t": 10**400}, "t must fit into a float"),
+        ({"t0": 3.0}, "t must be finite and >= t0 = 3, got 2.0"),
+        ({"t0": None}, "t0 must be a number"),
+        ({"t0": -1e308, "t": 1e308}, "t - t0 must fit into a float"),
+        ({"t0": 1.0, "times": [0.5, 2.0]}, r"times must lie in \[1, t\] = \[1, 2\]"),
+        ({"dtype": "float32"}, "dtype must be"),
+        ({"rho0": None}, "points must"),
     ],
 )
 def test_bad_input_is_refused_with_a_sentence(options, match):
@@ -64,3 +83,37 @@ def test_save_times_are_given_counted_or_the_ends():
     assert save_times(np.array([0.5, 2.0 + 1e-13]), 2.0) == [0.5, 2.0]
     assert save_times(7, 0.0) == [0.0]
     assert tolerances(np.float32(0.5), 0) == (0.5, 0.0)
+    assert save_times(None, 2.0, 1.0) == [1.0, 2.0]
+    assert save_times(3, 2.0, -2.0) == [-2.0, 0.0, 2.0]
+    assert save_times(torch.tensor([0.5, 1.0]), 2.0) == [0.5, 1.0]
+
+
+def test_what_sees_the_tokens_cannot_change_those_of_the_caller():
+    class Vandal(ms.Flow, ms.Observer):
+        """A flow and an observer that write into whatever they are shown."""
+
+        d = 2
+
+        def drift(self, t, points, mass):
+            answer = points.roll(1, 1).clone()
+            points.mul_(0.5)
+            mass.mul_(0.5)
+            return answer
+
+        def begin(self, run):
+            run.start.points.mul_(0.9)
+
+        def step(self, step):
+            step.points[0] = torch.tensor([1.0, 0.0])
+
+    rho = ms.Measure(ms.sphere.uniform(5, 2, seed=1), mass=[1, 2, 3, 4, 5])
+    points, mass = rho.points.clone(), rho.mass.clone()
+    ms.solve(Vandal(), rho, 0.5, method="rk4", step=0.1)
+    tensor = ms.sphere.uniform(5, 2, seed=1)
+    ms.solve(Vandal(), tensor, 0.5, method="rk4", step=0.1)
+    ms.solve(flow(), rho, 0.5, observers=[Vandal()], method="rk4", step=0.1)
+    assert torch.equal(rho.points, points) and torch.equal(rho.mass, mass) and torch.equal(tensor, points)
+    path = ms.solve(flow(), rho, 0.5)
+    path.mass.zero_()
+    path.points.zero_()
+    assert torch.equal(rho.points, points) and torch.equal(rho.mass, mass)

@@ -9,7 +9,7 @@ from scipy.integrate import quad
 
 import metastable as ms
 from metastable.errors import InvalidInput
-from metastable.solve.events import crossing
+from metastable.solve.events import Crossing, crossing
 from metastable.solve.problem import State, Step
 from small_runs import equiangular, flow, identity
 
@@ -76,8 +76,51 @@ def test_a_crossing_of_a_known_curve(direction, found):
         assert hit.time == pytest.approx(math.sqrt(2), abs=1e-11)
 
 
-def test_bad_events():
-    with pytest.raises(InvalidInput, match="direction must be -1, 0 or 1, got 2"):
-        ms.Event(lambda x, m: 0.0, direction=2)
-    with pytest.raises(InvalidInput, match="level must be a number, got 'high'"):
-        ms.Event(lambda x, m: 0.0, level="high")
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"observable": "3"}, "observable must be a function, got '3'"),
+        ({"observable": None}, "observable must be a function"),
+        ({"observable": lambda x: 0.0}, r"observable must be a function of \(points, mass\)"),
+        ({"observable": int}, r"observable must be a function of \(points, mass\)"),
+        ({"direction": 2}, "direction must be -1, 0 or 1, got 2"),
+        ({"direction": "up"}, "direction must be an integer, got 'up'"),
+        ({"level": "high"}, "level must be a number, got 'high'"),
+        ({"level": math.nan}, "level must be finite"),
+        ({"level": [1.0]}, "level must be a number"),
+        ({"stop": 1}, "stop must be True or False, got 1"),
+        ({"name": 3}, "name must be a text, got 3"),
+    ],
+)
+def test_bad_events(arguments, said):
+    with pytest.raises(InvalidInput, match=said):
+        ms.Event(**({"observable": lambda x, m: 0.0} | arguments))
+
+
+def test_what_is_no_number_or_no_call_is_told():
+    for observable, said in (
+        (lambda x, m: None, "event 'odd' must return a number, got None"),
+        (lambda x, m: x, "event 'odd' must return a number, got an array"),
+        (math.hypot, "event 'odd' must take"),
+    ):
+        with pytest.raises(InvalidInput, match=said):
+            ms.solve(flow(), ms.sphere.uniform(3, 2, seed=1), 0.1, events=[ms.Event(observable, name="odd")])
+
+    def own(x, m):
+        raise TypeError("my own")
+
+    with pytest.raises(TypeError, match="my own"):
+        ms.solve(flow(), ms.sphere.uniform(3, 2, seed=1), 0.1, events=[ms.Event(own)])
+
+
+def test_an_event_says_what_it_is():
+    assert repr(ms.Event(lambda x, m: 0.0, 0.5, -1, name="half")) == "Event('half' crosses 0.5 downwards)"
+    assert repr(ms.solve(flow(), ms.sphere.uniform(3, 2, seed=1), 0.0)).count("\n") == 0
+    described = ms.Event(math.dist, 0.5, 1).describe()
+    assert described["observable"]["name"] == "dist" and described["level"] == 0.5
+
+
+@pytest.mark.parametrize("wrong", [(3, 0.0, 1), ("a", "b", 1), ("a", 0.0, 2), ("a", math.nan, 1)])
+def test_a_crossing_is_a_name_a_time_and_a_direction(wrong):
+    with pytest.raises(InvalidInput):
+        Crossing(*wrong)

@@ -49,6 +49,9 @@ def test_a_registered_method_is_known_by_its_name(registry):
         (type("Nameless", (Midpoint,), {"name": None}), "the stepper Nameless needs a name"),
         (type("Auto", (Midpoint,), {"name": "auto"}), "a word other than 'auto', got 'auto'"),
         (type("Other", (Midpoint,), {"name": "rk4"}), "the name 'rk4' belongs to the stepper RK4 already"),
+        (type("Half", (FixedStep,), {"name": "half"}), "the stepper Half must give increment"),
+        (Stepper, "the stepper Stepper must give advance"),
+        (type("Asks", (Midpoint,), {"__init__": lambda self, k: None}), "the stepper Asks needs arguments"),
     ],
 )
 def test_what_cannot_be_registered(kind, match, registry):
@@ -93,7 +96,12 @@ def test_auto_reads_what_methods_and_flows_declare(registry):
         small_run(method="fixed")
 
 
-@pytest.mark.parametrize("method", [Midpoint, 3, None])
+def test_a_method_without_a_name_is_refused():
+    with pytest.raises(InvalidInput, match="the stepper Nameless needs a name"):
+        small_run(method=type("Nameless", (Midpoint,), {"name": None})())
+
+
+@pytest.mark.parametrize("method", [Midpoint, 3, None, ["rk4"], torch.ones(2)])
 def test_what_is_no_method_gets_the_list(method):
     with pytest.raises(InvalidInput, match=r"unknown method .*; choose from auto, adaptive, rk4, euler, exact"):
         small_run(method=method)

@@ -8,7 +8,7 @@ import torch
 
 import metastable as ms
 from metastable.errors import InvalidInput, StorageError
-from metastable.solve import Observer
+from metastable.solve import Observer, Run
 from metastable.solve.observer import Audience
 from small_runs import flow, small_run
 
@@ -198,3 +198,12 @@ def test_an_answer_of_many_numbers_is_told():
 def test_an_observer_given_as_progress_ends_the_run_for_the_recorder_too():
     path = small_run(times=5, method="rk4", step=0.4, progress=Diary(lambda step: 1.3 if step.t > 1.3 else None))
     assert path.end_time == 1.3 and path.times.tolist() == [0.0, 0.5, 1.0]
+
+
+def test_a_run_and_its_observers_say_what_they_are():
+    diary = Diary()
+    small_run(times=5, observers=[diary])
+    assert repr(diary) == "Diary()"
+    assert repr(diary.run) == "Run(SelfAttention, 12 tokens in R^2, t = 0 .. 2, method 'adaptive')"
+    with pytest.raises(InvalidInput, match="start must be a State"):
+        Run(flow(), torch.ones(2), None, 1.0, (), "rk4")

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 import metastable as ms
-from metastable.errors import SolveError
-from metastable.solve.problem import Problem, State, Step, cubic_hermite, next_time, require_finite
+from metastable.errors import InvalidInput, SolveError
+from metastable.solve.problem import Problem, State, Step, cubic_hermite, next_time, reached, require_finite
 
 
 def straight():
@@ -78,3 +78,51 @@ def test_tokens_must_stay_finite():
     require_finite(torch.ones(2, 2), 1.0, "rk4")
     with pytest.raises(SolveError, match="token 0 is not finite any more at t = 1 with method 'rk4'"):
         require_finite(torch.tensor([[float("inf"), 0.0]]), 1.0, "rk4")
+
+
+def test_a_time_that_only_rounding_separates_is_reached():
+    assert reached(1.0, 1.0) and reached(0.3, 0.1 + 0.2) and reached(0.1 + 0.2, 0.3)
+    assert not reached(1.0, 1.0 + 1e-12) and not reached(0.0, 1e-300)
+
+
+def test_the_token_that_is_not_finite_is_named():
+    class Own(ms.Flow):
+        d = 2
+
+        def drift(self, t, points, mass):
+            field = points.roll(1, 1)
+            if t > 0.4:
+                field[3, 1] = float("nan")
+            return field
+
+    for method in ("adaptive", "rk4", "euler"):
+        with pytest.raises(
+            SolveError, match=r"the velocity of token 3 is not finite at t = 0\.4\d*; .* Own returned"
+        ):
+            ms.solve(Own(), ms.sphere.uniform(6, 2, seed=1), 1.0, method=method)
+
+
+def test_the_parts_of_a_run_say_what_they_are():
+    state = State(0.5, torch.eye(2), accepted=3)
+    flow = ms.ZeroTemperature(ms.AttentionWeights(V=torch.eye(2), B=torch.eye(2)))
+    assert repr(state) == "State(t = 0.5, 2 tokens in R^2, 3 steps)"
+    assert repr(straight().cut(2.0)) == "Step(t = 1 .. 2, 1 tokens in R^2, the last)"
+    assert repr(Problem(flow, torch.ones(2), 1e-8, 1e-10, 0.1, 1.0)) == (
+        "Problem(ZeroTemperature, rtol=1e-08, atol=1e-10, step=0.1)"
+    )
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: State("0", torch.eye(2)),
+        lambda: State(0.0, [[1.0]]),
+        lambda: State(0.0, torch.ones(2)),
+        lambda: Step(None, None, None),
+        lambda: Problem(3, torch.ones(2), 1e-8, 1e-10, None, 1.0),
+        lambda: Problem(3, torch.ones(2), -1.0, 1e-10, None, 1.0),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(made):
+    with pytest.raises(InvalidInput):
+        made()

@@ -9,6 +9,7 @@ from scipy.integrate import quad, solve_ivp
 
 import metastable as ms
 import reference
+from fuzz.solve import CASES
 from metastable import observe
 from metastable.errors import StorageError
 from small_runs import equiangular, flow, gaussian, identity, short_run, small_run, weights
@@ -277,3 +278,9 @@ def test_tiny_steps_far_from_a_huge_final_time_are_allowed():
     for beta in (30.0, 100.0):
         flow = ms.UnnormalizedAttention(ms.AttentionWeights(V=torch.eye(2), B=torch.eye(2)), beta)
         assert torch.isfinite(ms.solve(flow, X0, 1.0).end.points).all()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_fuzz(case):
+    """Thousands of seeds of the same run in `make fuzz`."""
+    assert [found for seed in range(12) if (found := CASES[case](seed)) is not None] == []

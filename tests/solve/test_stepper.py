@@ -21,6 +21,7 @@ def test_defaults():
     assert own.step_size(None, 1.0, False) == DEFAULT_STEP
     assert own.step_size(0.5, 1.0, True) == 0.5
     assert own.begin(None, state) is state
+    assert repr(own) == "Own(order 1)" and repr(METHODS["rk4"]()) == "RK4(order 4)"
 
 
 def test_every_method_states_its_order():

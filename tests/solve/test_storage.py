@@ -3,10 +3,11 @@
 import os
 
 import pytest
+import torch
 import zarr
 
 import metastable as ms
-from metastable.errors import StorageError
+from metastable.errors import InvalidInput, StorageError
 from metastable.solve import storage
 from small_runs import short_run, small_run
 
@@ -66,3 +67,27 @@ def test_a_swap_that_fails_puts_the_old_result_back(tmp_path):
     with pytest.raises(OSError, match="No such file"):
         storage.swap_in(str(tmp_path / "absent"), str(tmp_path / "old"))
     assert os.listdir(tmp_path) == ["old"]
+
+
+@pytest.mark.filterwarnings("ignore:Consolidated metadata")
+def test_paths_of_the_first_layout_are_read(tmp_path):
+    """Their times were called so, and they did not keep the state that a longer run goes on from."""
+    path = small_run(times=4)
+    path.save(tmp_path / "run.zarr")
+    group = zarr.open_group(tmp_path / "run.zarr", mode="r+", use_consolidated=False)
+    group.create_array("times", data=path.times.numpy())
+    for name in ("time", "state"):
+        del group[name]
+    group.attrs["schema_version"] = 1
+    zarr.consolidate_metadata(group.store)
+    old = ms.load(tmp_path / "run.zarr")
+    assert torch.equal(old.times, path.times) and torch.equal(old.points, path.points)
+    with pytest.raises(InvalidInput, match="stored without its last state; solve from"):
+        old.extend(3.0)
+    old.save(tmp_path / "new.zarr")
+    assert torch.equal(ms.load(tmp_path / "new.zarr").points, path.points)
+
+
+def test_long_places_are_told_by_their_end():
+    assert storage.told("a/b.zarr") == "'a/b.zarr'"
+    assert storage.told("x" * 500 + "/b.zarr").endswith("/b.zarr'") and len(storage.told("x" * 500)) < 90

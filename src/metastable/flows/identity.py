@@ -62,7 +62,8 @@ def identify(value: Any, name: str) -> dict[str, Any]:
     """
     digest = _Digest()
     digest.add(value, name)
-    label = getattr(value, "__qualname__", type(value).__qualname__)
+    named = isinstance(value, types.FunctionType | types.MethodType | types.BuiltinFunctionType | type)
+    label = value.__qualname__ if named else type(value).__qualname__
     described = {"name": label, "sha256": digest.hexdigest()}
     return described | unreadable(*digest.unread) if digest.unread else described
 

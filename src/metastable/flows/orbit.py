@@ -92,6 +92,8 @@ def _propagate(M: Tensor, B: Tensor, points: Tensor, times: Any) -> tuple[Tensor
 def _moved_along(M: Tensor, x: Tensor, tau: float) -> Tensor:
     """e^{tau M} x/|.| row by row, in factors that cannot overflow."""
     parts = max(1, math.ceil(tau * float(torch.linalg.matrix_norm(M, ord=2)) / 300))
+    if parts > PANELS:
+        raise _endless(tau)
     factor = torch.from_numpy(expm(tau / parts * M.cpu().numpy())).to(x)
     for _ in range(parts):
         x = x @ factor.T
@@ -127,6 +129,9 @@ class _Panels:
 
     def run(self) -> None:
         last = float(self.times[-1])
+        # No token spends more time in a panel than its width times |B|.
+        if last > PANELS * self.width * float(torch.linalg.matrix_norm(self.B, ord=2)):
+            raise _endless(last)
         active = torch.nonzero(self.elapsed < last)[:, 0]
         panels = 0
         while len(active):
@@ -134,10 +139,7 @@ class _Panels:
             active = active[self.elapsed[active] < last]
             panels += 1
             if panels > PANELS:
-                raise SolveError(
-                    f"the zero-temperature orbit needs more than {PANELS} panels up to t = {last:g}; "
-                    "ask for earlier times or for a better conditioned B"
-                )
+                raise _endless(last)
 
     def advance(self, tokens: Tensor, level: int) -> None:
         """Carry the tokens over one panel of width/2^level and record the times that fall into it."""
@@ -209,6 +211,13 @@ def _clenshaw(coefficients: Tensor, s: Tensor) -> Tensor:
     for k in range(coefficients.shape[0] - 2, 0, -1):
         here, above = coefficients[k] + 2 * s * here - above, here
     return coefficients[0] + s * here - above
+
+
+def _endless(t: float) -> SolveError:
+    return SolveError(
+        f"the zero-temperature orbit needs more than {PANELS} panels up to t = {t:g}; ask for earlier times or for "
+        "a better conditioned B"
+    )
 
 
 def _validated_times(times: Any) -> Tensor:

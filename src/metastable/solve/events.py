@@ -42,7 +42,7 @@ class Event:
 
     def __post_init__(self) -> None:
         function(self.observable, "observable")
-        if not _takes_two(self.observable):
+        if isinstance(self.observable, type) or not _takes_two(self.observable):
             raise InvalidInput(f"observable must be a function of (points, mass), got {shown(self.observable)}")
         object.__setattr__(self, "level", number(self.level, "level"))
         direction = integer(self.direction, "direction")
@@ -56,8 +56,8 @@ class Event:
         """Observable minus level."""
         try:
             value = self.observable(points, mass)
-        except TypeError as error:
-            # What the function itself raises is its own business; that it cannot be called so is ours.
+        except Exception as error:
+            # What a function raises inside is its own business; that it cannot be called so is ours.
             if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
                 raise
             raise InvalidInput(f"the observable of event {shown(self.name)} must take (points, mass)") from error

@@ -9,6 +9,7 @@ from functools import cache
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.attention.lengths import all_finite
 from metastable.errors import SolveError
 from metastable.solve.problem import (
     Problem,
@@ -56,7 +57,11 @@ class FixedStep(Stepper):
                 f"tokens, got {given}"
             )
         points = problem.retract(state.points + increment)
-        require_finite(points, t, self.name)
+        if not all_finite(points):
+            # Where the tokens were finite, the field should be: else it is the flow that is to blame, not the step.
+            for time in (state.t + (t - state.t) / 2, t):
+                require_finite_velocity(self.slope(problem, time, state.points), time, problem.flow)
+            require_finite(points, t, self.name)
         slope = None
         if t < limit:
             slope = self.slope(problem, t, points)

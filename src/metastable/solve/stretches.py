@@ -16,7 +16,7 @@ from metastable.solve.stepper import Stepper
 MOST_STEPS = 1e9
 """Most steps of a run that nothing but its final time ends: at 0.1 ms, the least that a step of a few tokens takes,
 they last more than a day. Whoever means it says so with max_steps."""
-COUNTED = 1000
+COUNTED = 500
 """Steps after which it is asked again whether the run can end: a fraction of a second for few tokens."""
 
 

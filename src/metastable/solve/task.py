@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from jaxtyping import Float
@@ -85,7 +86,7 @@ class Task:
         """The times at which tokens are kept."""
         return list(self.parameters["times"])
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Two runs with one fingerprint are the same run."""
         return fingerprint(self.parameters)
