@@ -129,12 +129,8 @@ def test_examples_that_were_wrong(name):
     f = forecast(ms.AttentionWeights(V=V, B=B), beta, x, deterministic=deterministic)
     assert f.valid_until <= f.times.exit and f.times.safe <= f.times.exit
     assert judged(f) is None
-
-
-def test_the_first_example_is_out_of_range_when_it_is_off():
-    V, B, beta, x, _ = EXAMPLES["a gap smaller than the growth of noise"]
-    f = forecast(ms.AttentionWeights(V=V, B=B), beta, x)
-    assert 0 < f.valid_until < 6.5 and not f.in_range(6.5)
+    if name == "a gap smaller than the growth of noise":
+        assert 0 < f.valid_until < 6.5 and not f.in_range(6.5)  # where the curve is off by 30%
 
 
 @pytest.mark.parametrize("seed", [3, 10001, 10006, 10116])

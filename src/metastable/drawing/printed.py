@@ -51,7 +51,13 @@ def _lines(drawn: Lines, destination: str | os.PathLike[str]) -> tuple[FilePath,
             axis.axvspan(band.left, band.right, color=BAND, linewidth=0, zorder=0, label=band.label or "_nolegend_")
         for x, text in (drawn.moments or {}).items():
             axis.axvline(x, color=FRAME, linewidth=0.9, linestyle=(0, (1, 2)))
-            beside = {"xytext": (-2, -3), "textcoords": "offset points", "rotation": 90, "ha": "right", "va": "top"}
+            beside: dict[str, Any] = {
+                "xytext": (-2, -3),
+                "textcoords": "offset points",
+                "rotation": 90,
+                "ha": "right",
+                "va": "top",
+            }
             axis.annotate(text, (x, 1.0), xycoords=("data", "axes fraction"), color=INK, fontsize=7.5, **beside)
         axis.set_xscale("log" if drawn.log_x else "linear")
         axis.set_yscale("log" if drawn.log_y else "linear")
