@@ -133,7 +133,7 @@ def test_examples_that_were_wrong(name):
         assert 0 < f.valid_until < 6.5 and not f.in_range(6.5)  # where the curve is off by 30%
 
 
-@pytest.mark.parametrize("seed", [3, 10001, 10006, 10116])
+@pytest.mark.parametrize("seed", [3, 10006, 10116, 10203])
 def test_ranges_of_random_heads(seed):
     assert case(seed) is None
 

@@ -29,6 +29,8 @@ LOG_OFFSET = 1.1
 ORDER_OF_MAGNITUDE = 3.0
 """The factor to which the exit is known where Delta > 0: of the random heads of `tests/theory/test_exits.py` nine
 in ten leave within it. Where clusters gather anywhere before, the exit may come as early as that."""
+COLD = 1e4
+"""From here on the fastest growth of noise has reached its limit 2/e (G1) to three digits."""
 TAIL = 1.0
 """The tail near the separatrix runs out of tokens at (log n - TAIL)/(k g_out), where W2 is smallest (N4)."""
 
@@ -95,7 +97,7 @@ def _gathering(s: Spectrum, beta: float, rho: Measure) -> float:
     (G2, G3): the fastest rate for V and B as if they were multiples of the identity of their own sizes."""
     V = s.weights.V.detach().cpu().numpy()
     pull = float(np.linalg.eigvalsh((V + V.T) / 2)[-1])
-    return math.inf if pull <= 0 else clustering_time(rho.n, beta * s.weights.B_norm, rho.d, pull)
+    return math.inf if pull <= 0 else clustering_time(rho.n, min(beta * s.weights.B_norm, COLD), rho.d, pull)
 
 
 def one_side_is_empty(s: Spectrum, rho: Measure) -> bool:

@@ -16,6 +16,7 @@ from metastable.errors import NotDefined
 from metastable.flows import SelfAttention
 from metastable.flows.orbit import orbit
 from metastable.measure import Measure
+from metastable.solve.path import Path
 from metastable.solve.solve import solve
 from metastable.theory.bound import Bound, check_run
 from metastable.theory.laplace import attention_defect, effective_tokens
@@ -31,6 +32,8 @@ from metastable.theory.wording import finite, rows
 from metastable.theory.zero_temperature import distance_to_limit
 from metastable.weights import AttentionWeights
 
+LATEST = 1e4
+"""Latest end of a run that a bound is read from, in units of 1/||V||: the bound has been trivial for long."""
 MOST_FRAMES = 100_000
 """Most frames of a run that a bound is read from."""
 SETTLED = 750.0
@@ -119,6 +122,8 @@ class Forecast:
         times = _times(t)
         # Beyond SETTLED e-folds the distance is what tokens in the exceptional set leave of it.
         settled = np.minimum(np.atleast_1d(times), SETTLED / self.rates.guaranteed)
+        if not settled.size:
+            return torch.zeros(0, dtype=torch.float64)
         if self.spectrum.M.symmetric or self.spectrum.kind in ("rotation", "jordan"):
             value = np.asarray(
                 distance_to_limit(self.weights, self.rho0, settled, tolerance=self.spectrum.M.tolerance)
@@ -185,10 +190,16 @@ class Forecast:
         """
         if path is None:
             frames = arguments.integer(frames, "frames", least=2, most=MOST_FRAMES)
-            end = min(self.phases.crossing, 20 / self.c) if t is None else arguments.number(t, "t", above=0)
+            late = LATEST / max(self.weights.V_norm, 1e-300)
+            end = (
+                min(self.phases.crossing, 20 / self.c)
+                if t is None
+                else arguments.number(t, "t", above=0, most=late)
+            )
             grid = np.linspace(0.0, end, frames)
             path = solve(SelfAttention(self.weights, beta=self.beta), self.rho0, t=end, times=grid)
         else:
+            arguments.instance(path, "path", Path, "a Path such as solve(...) gives")
             check_run(path, self.weights, self.beta, self.rho0)
         drift = posteriori_bound(self.weights, self.beta, path, self.C)
         zero = torch.as_tensor(self.zero_temperature_curve(np.asarray(path.times)))
@@ -200,7 +211,10 @@ class Forecast:
 
     def priori_bound(self, t: Any) -> Any:
         """Theorem-type bound S4: min(2, D0(t) + ||V|| int e^{L_0(t-s)} laplace(s) ds); no run, pessimistic."""
-        total = self._priori(t) + self.zero_temperature_curve(t)
+        times = _times(t)
+        if not times.size:
+            return torch.zeros(0, dtype=torch.float64)
+        total = self._priori(float(times) if times.ndim == 0 else times) + self.zero_temperature_curve(t)
         return min(2.0, total) if isinstance(total, float) else torch.clamp(total, max=2.0)
 
     @cached_property

@@ -11,9 +11,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable import arguments
+from metastable.errors import InvalidInput
 from metastable.flows.orbit import orbit
 from metastable.measure import Measure
-from metastable.theory.exits import Exit, exit_of, one_side_is_empty
+from metastable.theory.exits import COLD, Exit, exit_of, one_side_is_empty
 from metastable.theory.limit import check_isolated
 from metastable.theory.modes import clustering_time
 from metastable.theory.spectrum import Spectrum
@@ -67,7 +68,7 @@ class Times:
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             text = name in ("case", "ends")
-            arguments.instance(value, name, str if text else (int, float), "a text" if text else "a number")
+            arguments.instance(value, name, str if text else float, "a text" if text else "a float")
 
     def __repr__(self) -> str:
         return (
@@ -94,11 +95,12 @@ class Terminal:
     sentence: str
 
     def __post_init__(self) -> None:
-        arguments.instance(self.space, "space", Tensor, "a tensor of shape (d, k)")
+        if arguments.instance(self.space, "space", Tensor, "a tensor of shape (d, k)").ndim != 2:
+            raise InvalidInput(f"space must be a tensor of shape (d, k), got {arguments.shown(self.space)}")
         for name, value in vars(self).items():
             text = name in ("kind", "sentence")
             if name != "space":
-                arguments.instance(value, name, str if text else (int, float), "a text" if text else "a number")
+                arguments.instance(value, name, str if text else float, "a text" if text else "a float")
 
     def __repr__(self) -> str:
         return f"Terminal({self.kind!r}, dim {self.space.shape[1]}, rate={self.rate:.4g}: {self.sentence})"
@@ -211,7 +213,7 @@ def _inside(s: Spectrum, beta: float, n: int) -> float:
     b = float(np.linalg.norm(s.weights.B.numpy().T @ s.M.space.numpy(), 2))
     if s.dimension < 2 or s.M.value <= 0 or b == 0:
         return math.inf
-    return clustering_time(n, beta * b, s.dimension, s.M.value / b)
+    return clustering_time(n, min(beta * b, COLD), s.dimension, s.M.value / b)
 
 
 def _concentration_and_crossing(s: Spectrum, beta: float, rho: Measure, seed: int) -> tuple[float, float]:

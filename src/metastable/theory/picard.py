@@ -99,6 +99,7 @@ class Prediction:
 
     def extend(self, t: float) -> None:
         """Go on from the last state until the last time is at least t, or the horizon is reached."""
+        t = arguments.number(t, "t", least=0, finite=False)
         grid = self.step / 2 * np.arange(2 * BLOCK + 1)
         while self.times[-1] < min(t, self.horizon):
             crowd = orbit(self.w.M, self.w.B, self.crowd, grid)
@@ -111,7 +112,7 @@ class Prediction:
 
     def __call__(self, t: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """(predicted, zero-temperature) distances at the times t, log-linear between steps (linear next to 0)."""
-        times = np.asarray(arguments.numbers(np.atleast_1d(t), "t", least=0))
+        times = np.asarray(arguments.numbers(t, "t", least=0))
         self.extend(float(np.max(times, initial=0.0)))
         curves = np.array(self.iterates).T
         predicted, bare = (_interpolated(times, self.times, curve) for curve in (curves[-1], curves[0]))

@@ -33,9 +33,9 @@ their limit for their differences to tell the error."""
 CONVERGENCE, NEGLIGIBLE = 0.5, 0.01
 """From one iteration to the next a difference shrinks by CONVERGENCE at least, unless it is below NEGLIGIBLE. Where
 clusters grow out of the noise of n tokens (G2) every iteration adds as much as the last, and all are wrong."""
-LARGEST_MOVE = 0.1
+LARGEST_MOVE = 0.05
 """Largest rms distance of tokens between the last two iterations, in units of W2: a norm, which no cancellation
-hides, and a bound of the change of W2."""
+hides, and a bound of the change of W2. The error of the last one was seen to reach twice that."""
 SINGLE_TOKEN = 3.65
 """W2 in units of sqrt(largest mass m) below which one token decides: in the wrong one of two clusters it adds 4 m
 to W2^2, which changes W2 by 2 m/W2, and that is 15% of W2 at W2 = sqrt(2/0.15) sqrt(m)."""
