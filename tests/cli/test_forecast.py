@@ -5,7 +5,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from metastable.cli.forecast import forecast
+import metastable as ms
+from metastable.cli.forecast import figure, forecast
 from metastable.errors import InvalidInput
 
 app = typer.Typer()
@@ -45,6 +46,30 @@ def test_json_has_the_forecast_and_its_curves(tmp_path):
     assert record["times"]["exit"] is None  # never
     assert len(record["curves"]["t"]) == len(record["curves"]["predicted"]) == 8
     assert json.loads((tmp_path / "forecast.json").read_text()) == record
+    assert (tmp_path / "forecast.png").stat().st_size > 10_000 and (tmp_path / "forecast.pdf").exists()
+
+
+def test_figure_shows_curves_range_and_times(tmp_path):
+    weights = ms.AttentionWeights(V=np.diag([1.0, 2.0]), B=np.diag([4.0, 1.0]))
+    result = ms.theory.forecast(weights, 100.0, ms.sphere.uniform(200, 2))
+    drawn = figure(result)
+    assert drawn.bands[0].right == result.valid_until
+    assert set(drawn.moments.values()) == {"concentration", "crossing", "exit", "safe"}
+    inside, whole, zero, safe, bound = (np.asarray(one.y) for one in drawn.series)
+    t = np.asarray(drawn.series[0].x)
+    assert np.array_equal(np.isfinite(inside), t <= result.valid_until)
+    assert np.isfinite(whole).all() and np.isfinite(zero).all() and t[-1] > result.times.exit
+    assert np.array_equal(np.isfinite(safe), t <= result.times.safe) and np.nanmax(bound) < 2
+    turning = ms.AttentionWeights(V=[[1.0, -2.0], [2.0, 1.0]], B=np.eye(2))
+    assert figure(ms.theory.forecast(turning, 10.0, ms.sphere.equispaced(20))) is None
+    printed = call("--V", "[[1,-2],[2,1]]", "--B", "I", "--n", 20, "--out", tmp_path)
+    assert printed.output.count("wrote") == 1
+
+
+def test_words_say_what_ends_the_phase():
+    result = call("--V", "diag(1,2)", "--B", "diag(4,1)", "--beta", 100, "--n", 200, "--times", "0,1")
+    words = " ".join(result.output.replace("│", " ").split())
+    assert "clusters follow V" in words and "tokens never" not in words
 
 
 def test_rotation_has_no_curve_but_a_warning():

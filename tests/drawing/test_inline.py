@@ -4,9 +4,9 @@ import xml.etree.ElementTree as ElementTree
 import numpy as np
 import pytest
 
-from metastable.drawing import Bars, Eigenvalues, Grid, Lines, Series, Spectra, Tracks, Trend, svg
+from metastable.drawing import Band, Bars, Eigenvalues, Grid, Lines, Series, Spectra, Tracks, Trend, svg
 from metastable.drawing.inline import legend
-from metastable.drawing.palette import COLOURS
+from metastable.drawing.palette import BAND, COLOURS
 from metastable.errors import InvalidInput
 from sample_figures import SPECTRA, lines, phase_map
 
@@ -118,3 +118,11 @@ def test_a_trend_without_numbers_is_nothing():
 def test_what_has_no_svg_is_refused():
     with pytest.raises(InvalidInput, match="cannot draw a PhaseMap as SVG; expected Lines, Spectra, Grid"):
         svg(phase_map())
+
+
+def test_bands_and_moments_are_drawn_and_named():
+    series, told = [Series([1, 10, 100], [1.0, 2.0, 3.0], "a")], {"bands": [Band(1.0, 10.0, "claimed")]}
+    for log_x in (False, True):
+        figure = Lines("t", "x", "y", series, log_x=log_x, moments={10.0: "exit"}, **told)
+        drawn = svg(figure)
+        assert BAND in drawn and ">exit<" in drawn and ">claimed<" in legend(figure)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from metastable.drawing import Lines, Portrait, Series, interactive
+from metastable.drawing import Band, Lines, Portrait, Series, interactive
 from metastable.drawing.palette import COLOURS, PHASES
 from metastable.drawing.plotted import MAX_FRAMES, MAX_TOKENS, plot_html
 from metastable.errors import InvalidInput
@@ -18,6 +18,14 @@ def test_curves_keep_their_numbers_styles_and_labels():
     assert modes["points"] == "markers" and modes["marked"] == "lines+markers" and modes["dashed"] == "lines"
     assert plot.layout.xaxis.type == plot.layout.yaxis.type == "log"
     assert plot.layout.yaxis.range[0] == pytest.approx(np.log10(0.5))
+
+
+def test_bands_and_moments_stand_behind_the_curves():
+    series = [Series([0, 1, 2], [1.0, 2.0, 3.0], "a")]
+    plot = interactive(Lines("t", "x", "y", series, bands=[Band(0.0, 1.5, "claimed")], moments={1.0: "exit"}))
+    band, moment = plot.layout.shapes
+    assert (band.x0, band.x1, band.name, band.layer) == (0.0, 1.5, "claimed", "below")
+    assert moment.x0 == moment.x1 == 1.0 and plot.layout.annotations[0].text == "exit"
 
 
 def test_what_is_not_a_number_is_a_gap_and_colours_are_the_palette_s():

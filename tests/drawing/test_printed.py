@@ -1,6 +1,6 @@
 import pytest
 
-from metastable.drawing import Lines, Series, Trend, draw
+from metastable.drawing import Band, Lines, Series, Trend, draw
 from metastable.errors import InvalidInput
 from sample_figures import figures
 
@@ -23,6 +23,10 @@ def test_marks_and_hollow_dots_are_drawn(tmp_path):
         for ticks in (None, {0.0: "first", 2.0: "last"})
     }
     assert len(pictures) == 6
+    told = [{}, {"bands": [Band(0.0, 1.0, "claimed")]}, {"moments": {1.5: "exit"}}]
+    told.append(told[1] | told[2])
+    shaded = {draw(Lines("t", "x", "y", [series], **more), tmp_path / "x.png")[0].read_bytes() for more in told}
+    assert len(shaded) == 4
 
 
 @pytest.mark.parametrize("figure", ["nonsense", Trend([1.0])])

@@ -37,7 +37,7 @@ def test_dictionary_and_table():
 
 def test_refusals():
     x = ms.sphere.equispaced(10)
-    with pytest.raises(InvalidInput, match="beta > 0"):
+    with pytest.raises(InvalidInput, match="beta must be > 0"):
         forecast(G, 0.0, x)
     with pytest.raises(InvalidInput, match="beta must be finite"):
         forecast(G, math.nan, x)
@@ -47,8 +47,56 @@ def test_refusals():
         forecast(ms.AttentionWeights(V=I2, B=np.diag([1.0, 0.0])), 1.0, x)
     with pytest.raises(InvalidInput, match="not isolated"):
         forecast(ms.AttentionWeights(V=np.diag([1.0, 1.0 - 3e-6]), B=I2), 1.0, x)
-    with pytest.raises(InvalidInput, match="t must be finite"):
+    with pytest.raises(InvalidInput, match="t must be >= 0"):
         forecast(G, 10.0, x).curve(-1.0)
+
+
+@pytest.mark.parametrize(
+    "t", [None, "3", b"", [[]], [[1.0]], {}, [1.0, [2.0]], 1j, math.nan, [math.inf], 10**400, -1]
+)
+def test_times_that_are_none(t):
+    f = forecast(G, 20.0, ms.sphere.equispaced(20))
+    for read in (f.curve, f.safe_curve, f.in_range, f.zero_temperature_curve):
+        with pytest.raises(InvalidInput) as refused:
+            read(t)
+        assert len(str(refused.value)) < 200 and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"w": None},
+        {"beta": [1.0]},
+        {"beta": "hot"},
+        {"rho0": None},
+        {"rho0": [[]]},
+        {"deterministic": 1},
+        {"seed": -1},
+        {"seed": 2**64},
+        {"seed": 0.5},
+    ],
+)
+def test_arguments_that_make_no_forecast(change):
+    given = {"w": G, "beta": 10.0, "rho0": ms.sphere.equispaced(10)} | change
+    with pytest.raises(InvalidInput) as refused:
+        forecast(given.pop("w"), given.pop("beta"), given.pop("rho0"), **given)
+    assert len(str(refused.value)) < 200 and "\n" not in str(refused.value)
+
+
+def test_late_times_cost_no_more_than_the_horizon():
+    f = forecast(G, 64.0, ms.sphere.equispaced(100))
+    late = f.curve([1e3, 1e6, 1e15])
+    assert late[0] == late[1] == late[2] == f.curve(f._prediction.horizon * 1.1)
+    assert len(f._prediction.times) <= 2 + f._prediction.horizon / f._prediction.step + 8
+    assert f.zero_temperature_curve(1e15) == f.zero_temperature_curve(1e12) < 1e-12
+    assert f.in_range(1e15) is False
+
+
+def test_one_line_says_what_it_is():
+    f = forecast(G, 64.0, ms.sphere.equispaced(100))
+    for shown in (f, f.times, f.terminal, f.spectrum, f._prediction):
+        assert "\n" not in repr(shown) and len(repr(shown)) < 250
+    assert repr(f).startswith("Forecast(beta=64, n=100, d=2, kind='point pair'")
 
 
 def test_multiples_of_the_identity_are_told_in_sane_words():

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 import metastable as ms
+from metastable.errors import InvalidInput
 from metastable.papers.concentration.families import plain, sheared
-from metastable.theory import distance_to_limit, forecast
+from metastable.theory import distance_to_limit, forecast, phase_times, spectrum, terminal
 from metastable.theory.rates import rates
 from random_heads import measured
 
@@ -121,6 +122,26 @@ def test_what_has_no_formula_is_out_of_range_in_words():
     assert tie.terminal.kind == "open"
     for f in (back, wide, one_side, tie):
         assert f.to_dict()["terminal"]["rate"] is None and "out of range" in dict(enumerate(f.table()[-1]))[2]
+
+
+def test_repulsive_values_have_no_terminal_space():
+    # both eigenvalues of V are negative: nothing gathers, and the law rests far from the top of V
+    w = ms.AttentionWeights(V=[[-0.517, -0.191], [-0.075, -0.336]], B=[[1.08, -0.365], [-0.351, 0.733]])
+    x = ms.sphere.uniform(200, 2, seed=0)
+    f = forecast(w, 195.7, x)
+    assert not f.spectrum.delta_vanishes and f.terminal.kind == "open" and "keep a width" in f.terminal.sentence
+    top = f.spectrum.V.space
+    assert outside(end_of(w, 195.7, x, 40.0), top) > 0.2
+
+
+@pytest.mark.parametrize("given", [(None, 2.0), ("w", 2.0), (spectrum(G), None), (spectrum(G), math.inf)])
+def test_what_has_no_times(given):
+    with pytest.raises(InvalidInput):
+        phase_times(*given, ms.sphere.equispaced(5))
+    with pytest.raises(InvalidInput):
+        phase_times(spectrum(G), 2.0, "tokens")
+    with pytest.raises(InvalidInput):
+        terminal(None)
 
 
 def test_times_of_the_three_cases():

@@ -11,7 +11,11 @@ import typer
 if TYPE_CHECKING:
     import numpy as np
 
+    from metastable.drawing import Lines
     from metastable.theory import Forecast
+
+CURVE = 161
+"""Times at which the curves of the figure are drawn."""
 
 
 def forecast(
@@ -31,7 +35,7 @@ def forecast(
     times: Annotated[
         str | None, typer.Option(help="Times of the curves, as 0,1,2; default: eight up to the crossing.")
     ] = None,
-    out: Annotated[str | None, typer.Option(help="Folder for forecast.json.")] = None,
+    out: Annotated[str | None, typer.Option(help="Folder for forecast.json and the figure of the curves.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print machine-readable JSON.")] = False,
 ) -> None:
     """Forecast rates, phases and the distance to the limit for one attention head.
@@ -41,7 +45,6 @@ def forecast(
     import numpy as np
 
     from metastable.readers import parse_numbers, read_tokens, read_weights
-    from metastable.solve.storage import writing
     from metastable.theory import forecast as predict
 
     head = read_weights(weights, V, B, d)
@@ -49,19 +52,72 @@ def forecast(
     result = predict(head, beta, rho, deterministic=deterministic, seed=seed)
     grid = np.array(parse_numbers(times, "times")) if times is not None else default_times(result)
     record = result.to_dict(grid)
-    written = None
-    if out is not None:
-        written = os.path.join(out, "forecast.json")
-        with writing(out):
-            os.makedirs(out, exist_ok=True)
-            with open(written, "w") as file:
-                json.dump(record, file, indent=1)
+    written = [] if out is None else store(result, record, out)
     if as_json:
         typer.echo(json.dumps(record))
         return
     show(result, record)
-    if written is not None:
-        typer.echo(f"wrote {written}")
+    for file in written:
+        typer.echo(f"wrote {file}")
+
+
+def store(result: Forecast, record: dict[str, Any], out: str) -> list[str]:
+    """Write forecast.json and, where there is a curve, its figure; the files."""
+    from metastable.drawing import draw
+    from metastable.solve.storage import writing
+
+    file = os.path.join(out, "forecast.json")
+    with writing(out):
+        os.makedirs(out, exist_ok=True)
+        with open(file, "w") as stream:
+            json.dump(record, stream, indent=1)
+        drawn = figure(result)
+        return [file] if drawn is None else [file, *map(str, draw(drawn, os.path.join(out, "forecast")))]
+
+
+def figure(result: Forecast) -> Lines | None:
+    """Curve, zero temperature, safe curve and a-priori bound; claimed range shaded, times of the phases marked.
+
+    None where M has no limit map and there is no curve.
+    """
+    import numpy as np
+
+    from metastable.drawing import Band, Lines, Series
+
+    if result.spectrum.kind in ("rotation", "jordan", "identity"):
+        return None
+    times, until = result.times, result.valid_until
+    moments = {
+        "concentration": times.concentration,
+        "crossing": times.crossing,
+        "exit": times.exit,
+        "clustering": times.clustering,
+        "safe": times.safe,
+    }
+    seen = sorted(t for t in moments.values() if 0 < t < np.inf)
+    end = 1.15 * max([until, min(seen[-1], 3 * max(until, times.concentration)) if seen else 1.0, 1e-9])
+    t = np.linspace(0, end, CURVE)
+    curve = np.asarray(result.curve(t))
+    inside = np.where(np.asarray(result.in_range(t)), curve, np.nan)
+    safe = np.where(t <= times.safe, np.asarray(result.safe_curve(t)), np.nan)
+    bound = np.asarray(result.priori_bound(t))
+    series = [
+        Series(t, inside, "forecast, within 15%", colour=0),
+        Series(t, curve, "forecast, beyond its range", "dotted", colour=0),
+        Series(t, np.asarray(result.zero_temperature_curve(t)), "zero temperature", "dashed", colour=7),
+        Series(t, safe, "safe curve, no proof", "dashed", colour=2),
+        Series(t, np.where(bound < 2, bound, np.nan), "a-priori bound, proven (where below 2)", "steps", colour=6),
+    ]
+    return Lines(
+        f"Forecast, β = {result.beta:g}, {result.rho0.n} tokens",
+        "time t",
+        "W₂(ρ_t, Π#ρ₀), chordal",
+        series,
+        log_y=True,
+        y_floor=float(np.nanmin(np.maximum(curve, 1e-3))) / 2,
+        bands=[Band(0.0, until, "claimed range")] if until > 0 else [],
+        moments={when: name for name, when in moments.items() if 0 < when <= end},
+    )
 
 
 def default_times(result: Forecast) -> np.ndarray | None:

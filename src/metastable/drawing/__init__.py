@@ -9,6 +9,7 @@ import typing as _typing
 
 from metastable.drawing.figures import (
     Axis,
+    Band,
     Bars,
     Eigenvalues,
     Figure,
@@ -32,6 +33,7 @@ if _typing.TYPE_CHECKING:
 
 __all__ = [
     "Axis",
+    "Band",
     "Bars",
     "Eigenvalues",
     "Figure",

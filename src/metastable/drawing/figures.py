@@ -52,6 +52,15 @@ def shaded(
     return [Series(x, y, label, style, shade=i / end) for i, ((x, y), label) in enumerate(named)]
 
 
+@dataclass(frozen=True)
+class Band:
+    """A stretch of the x axis that is shaded, such as the range of a claim, and its name in the legend."""
+
+    left: float
+    right: float
+    label: str
+
+
 @dataclass(frozen=True, eq=False)
 class Lines:
     """Curves in one coordinate system; labels carry their units (times are dimensionless, W2 is chordal)."""
@@ -67,6 +76,9 @@ class Lines:
     x_ticks: Mapping[float, str] | None = None
     y_ticks: Mapping[float, str] | None = None
     """Marks on an axis, place to text; None leaves them to the renderer. The axis reaches as far as its marks."""
+    bands: Sequence[Band] = ()
+    moments: Mapping[float, str] | None = None
+    """Vertical lines at places of the x axis, and what is written at them."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from metastable.drawing.figures import Bars, Figure, Grid, Lines, Series, Spectra, Tracks, Trend, caption
-from metastable.drawing.palette import COLOURS, GRID, GUIDE, colour_of
+from metastable.drawing.palette import BAND, COLOURS, FRAME, GRID, GUIDE, colour_of
 from metastable.errors import InvalidInput
 
 Place = tuple[float, float]
@@ -39,11 +39,13 @@ def svg(figure: Figure, **options: Any) -> str:
 
 
 def legend(figure: Lines) -> str:
-    """The named series with their colours, as HTML."""
+    """The named series and bands with their colours, as HTML."""
+    named = [(colour_of(one, i), one.label) for i, one in enumerate(figure.series)]
+    named += [(BAND, band.label) for band in figure.bands]
     return "".join(
-        f'<span class="key"><i style="background:{colour_of(one, i)}"></i>{escape(one.label)}</span>'
-        for i, one in enumerate(figure.series)
-        if one.label
+        f'<span class="key"><i style="background:{colour}"></i>{escape(label)}</span>'
+        for colour, label in named
+        if label
     )
 
 
@@ -80,6 +82,13 @@ def _lines(figure: Lines, *, width: int = 290, height: int = 168, heading: bool 
     parts = [_open(width, height, label or caption(figure))]
     if heading:
         parts.append(_text(left, 13, figure.title, "label"))
+    for band in figure.bands:
+        begin, end = (across(_at(x, figure.log_x)) for x in (band.left, band.right))
+        parts.append(f'<path d="M{begin:.1f} {top}H{end:.1f}V{bottom}H{begin:.1f}Z" fill="{BAND}"/>')
+    for x, text in (figure.moments or {}).items():
+        place = across(_at(x, figure.log_x))
+        parts.append(f'<path d="M{place:.1f} {top}V{bottom}" stroke="{FRAME}" stroke-dasharray="1 3"/>')
+        parts.append(_text(place + 2, top + 9, text, "tick"))
     for y, text in y_ticks.items():
         parts.append(f'<path d="M{left} {down(y):.1f}H{right}" stroke="{GRID}"/>')
         parts.append(_text(left - 4, down(y) + 4, text, "tick", "end"))
@@ -106,6 +115,11 @@ def _scaled(one: Series, figure: Lines) -> list[tuple[float, float, bool]]:
         y = np.maximum(y, math.log10(figure.y_floor))
     known = np.isfinite(x) & np.isfinite(y)
     return list(zip(x[known].tolist(), y[known].tolist(), hollow[known].tolist(), strict=True))
+
+
+def _at(x: float, logarithmic: bool) -> float:
+    """A place of the axis in its own coordinate."""
+    return math.log10(x) if logarithmic else x
 
 
 def _ticks(given: Mapping[float, str] | None, values: Sequence[float], logarithmic: bool) -> dict[float, str]:

@@ -14,6 +14,8 @@ INK, SOFT = "#1f2933", "#8a94a0"
 """Words; words of less weight in print."""
 FRAME, RIM, GUIDE, GRID = "#aab2bb", "#c8cdd3", "#d5dae0", "#e3e6ea"
 """Lines that are no data, from dark to pale: axes and outlines, circles, circles of latitude, grids."""
+BAND = "#e4ecf7"
+"""A stretch of an axis behind the curves."""
 GLOBE = "#f6f7f9"
 """The ball inside its outline, and the page behind its cards."""
 

@@ -9,7 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from metastable.drawing.figures import Figure, Lines, PhaseMap, Portrait, Series, Spectra
-from metastable.drawing.palette import COLOURS, GUIDE, INK, PHASES, RIM, colour_of
+from metastable.drawing.palette import BAND, COLOURS, FRAME, GUIDE, INK, PHASES, RIM, colour_of
 from metastable.drawing.tokens import evenly, graticule, place_colours, principal_axes
 from metastable.errors import InvalidInput
 
@@ -64,6 +64,18 @@ def _lines(drawn: Lines) -> go.Figure:
     )
     result.update_xaxes(_marks(drawn.x_ticks))
     result.update_yaxes(_marks(drawn.y_ticks))
+    for band in drawn.bands:
+        result.add_vrect(
+            x0=band.left,
+            x1=band.right,
+            fillcolor=BAND,
+            line_width=0,
+            layer="below",
+            name=band.label,
+            showlegend=True,
+        )
+    for x, text in (drawn.moments or {}).items():
+        result.add_vline(x=x, line={"color": FRAME, "width": 1, "dash": "dot"}, annotation_text=text)
     if drawn.log_y and drawn.y_floor is not None:
         top = max(float(np.nanmax(np.asarray(one.y, dtype=float))) for one in drawn.series)
         result.update_yaxes(range=[np.log10(drawn.y_floor), np.log10(top) + 0.1])

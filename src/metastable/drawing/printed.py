@@ -13,7 +13,7 @@ from matplotlib.patches import Patch
 from metastable.drawing.canvas import canvas, save
 from metastable.drawing.figures import Figure, Lines, PhaseMap, Portrait, Series, Spectra
 from metastable.drawing.frames import draw_frames
-from metastable.drawing.palette import COLOURS, FRAME, INK, PHASES, colour_of
+from metastable.drawing.palette import BAND, COLOURS, FRAME, INK, PHASES, colour_of
 from metastable.drawing.tokens import evenly
 from metastable.errors import InvalidInput
 
@@ -47,6 +47,18 @@ def _lines(drawn: Lines, destination: str | os.PathLike[str]) -> tuple[FilePath,
         axis = figure.add_subplot()
         for place, one in enumerate(drawn.series):
             _curve(axis, one, colour_of(one, place))
+        for band in drawn.bands:
+            axis.axvspan(band.left, band.right, color=BAND, linewidth=0, zorder=0, label=band.label or "_nolegend_")
+        for x, text in (drawn.moments or {}).items():
+            axis.axvline(x, color=FRAME, linewidth=0.9, linestyle=(0, (1, 2)))
+            beside: dict[str, Any] = {
+                "xytext": (-2, -3),
+                "textcoords": "offset points",
+                "rotation": 90,
+                "ha": "right",
+                "va": "top",
+            }
+            axis.annotate(text, (x, 1.0), xycoords=("data", "axes fraction"), color=INK, fontsize=7.5, **beside)
         axis.set_xscale("log" if drawn.log_x else "linear")
         axis.set_yscale("log" if drawn.log_y else "linear")
         if drawn.log_y and drawn.y_floor is not None:

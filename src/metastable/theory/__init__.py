@@ -5,6 +5,7 @@ spectrum -> limit map -> exact zero-temperature solution -> Laplace principle ->
 
 from metastable.spectral import Dominant, dominant
 from metastable.theory import equiangular
+from metastable.theory.assumptions import Assumption
 from metastable.theory.bound import Bound
 from metastable.theory.closed_forms import log_jacobian, planar_travel_time, transported_density, uniform_distance
 from metastable.theory.closure import Cluster
@@ -36,7 +37,7 @@ from metastable.theory.rates import (
     rotation_period,
     squared_tangent,
 )
-from metastable.theory.spectrum import Assumption, Spectrum, spectrum
+from metastable.theory.spectrum import Spectrum, spectrum
 from metastable.theory.stability import (
     PosterioriBound,
     PrioriBound,

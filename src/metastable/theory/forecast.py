@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,23 +11,42 @@ from typing import Any
 import numpy as np
 import torch
 
-from metastable.attention.attend import check_beta
-from metastable.errors import InvalidInput, NotDefined
+from metastable import arguments
+from metastable.errors import NotDefined
 from metastable.flows import SelfAttention
+from metastable.flows.orbit import orbit
 from metastable.measure import Measure
+from metastable.solve.path import Path
 from metastable.solve.solve import solve
 from metastable.theory.bound import Bound, check_run
 from metastable.theory.laplace import attention_defect, effective_tokens
 from metastable.theory.limit import LimitMap, check_isolated
 from metastable.theory.phases import Terminal, Times, phase_times, terminal
-from metastable.theory.picard import Prediction
+from metastable.theory.picard import Prediction, distance_from
 from metastable.theory.rates import Rates, rates
 from metastable.theory.spectrum import Spectrum, spectrum
 from metastable.theory.stability import PrioriBound, growth_constant, optimal_time, posteriori_bound, priori_bound
 from metastable.theory.tokens import tokens
-from metastable.theory.validity import LARGEST_DEFECT, Range, empty_range, valid_range, warnings_at_the_start
+from metastable.theory.validity import Range, empty_range, safe_time, valid_range, warnings_at_the_start
+from metastable.theory.wording import finite, rows
 from metastable.theory.zero_temperature import distance_to_limit
 from metastable.weights import AttentionWeights
+
+LATEST = 1e4
+"""Latest end of a run that a bound is read from, in units of 1/||V||: the bound has been trivial for long."""
+MOST_FRAMES = 100_000
+"""Most frames of a run that a bound is read from."""
+SETTLED = 750.0
+"""e-folds of the slowest approach to E after which nothing of it is left in double precision: e^-750 is 0."""
+PARTS: dict[str, type] = {
+    "weights": AttentionWeights,
+    "rho0": Measure,
+    "spectrum": Spectrum,
+    "rates": Rates,
+    "phases": Times,
+    "terminal": Terminal,
+}
+"""What a forecast is made of."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,9 +67,32 @@ class Forecast:
     kappa: float
     n_eff: float
     defect: float
-    times: Times
+    phases: Times
     terminal: Terminal
     warnings: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name, kind in PARTS.items():
+            arguments.instance(getattr(self, name), name, kind, f"a {kind.__name__}; build it with forecast(...)")
+        for name in ("beta", "C", "kappa", "n_eff", "defect"):
+            arguments.number(getattr(self, name), name, finite=False)
+        arguments.names(self.warnings, "warnings")
+
+    def __repr__(self) -> str:
+        return (
+            f"Forecast(beta={self.beta:g}, n={self.rho0.n}, d={self.rho0.d}, kind={self.spectrum.kind!r}, "
+            f"c={self.c:.4g}, exit={self.phases.exit:.4g})"
+        )
+
+    @cached_property
+    def times(self) -> Times:
+        """Times of the phases: `phases`, the safe time of which is checked against the predicted curve.
+
+        It is 0 where no curve can be read, and ends where a prediction comes near the safe curve.
+        """
+        if empty_range(self.spectrum, self.rho0.n, self.defect) is not None or not self.phases.safe > 0:
+            return replace(self.phases, safe=0.0)
+        return replace(self.phases, safe=safe_time(self.phases, self._prediction, self._safe_margin))
 
     @property
     def c(self) -> float:
@@ -76,32 +119,48 @@ class Forecast:
 
     def zero_temperature_curve(self, t: Any) -> Any:
         """D0(t): the exact zero-temperature distance to the limit."""
-        return distance_to_limit(self.weights, self.rho0, t, tolerance=self.spectrum.M.tolerance)
+        times = _times(t)
+        # Beyond SETTLED e-folds the distance is what tokens in the exceptional set leave of it.
+        settled = np.minimum(np.atleast_1d(times), SETTLED / self.rates.guaranteed)
+        if not settled.size:
+            return torch.zeros(0, dtype=torch.float64)
+        if self.spectrum.M.symmetric or self.spectrum.kind in ("rotation", "jordan"):
+            value = np.asarray(
+                distance_to_limit(self.weights, self.rho0, settled, tolerance=self.spectrum.M.tolerance)
+            )
+        else:
+            distance = distance_from(LimitMap(self.spectrum), self.rho0.points, self.rho0.mass)
+            orbits = orbit(self.weights.M, self.weights.B, self.rho0.points, settled)
+            value = np.array([distance(x) for x in orbits])
+        return float(value[0]) if times.ndim == 0 else torch.from_numpy(value)
 
     def curve(self, t: Any) -> Any:
-        """Predicted W2(rho_t^beta, Pi#rho_0): tokens driven by the zero-temperature crowd, see `Prediction`."""
+        """Predicted W2(rho_t^beta, Pi#rho_0): tokens driven by the zero-temperature crowd, see `Prediction`.
+
+        Within 15% of a simulation up to `valid_until`. Beyond it the curve is still computed, and claims nothing;
+        from 38/||V|| on it keeps its last value.
+        """
         times = _times(t)
         value = self._prediction(np.atleast_1d(times))[0]
         return float(value[0]) if times.ndim == 0 else torch.from_numpy(value)
 
     def safe_curve(self, t: Any) -> Any:
-        """D0 + .5 sqrt(log(beta+1)/beta) + .5 n^{-1/4}: never seen violated for t <= times.safe, yet no proof (N7).
+        """D0 + .5 sqrt(log(beta+1)/beta) + .5 n^{-1/4}: above the truth for t <= times.safe, yet no proof (N7).
 
         times.safe is 0 where the start is not close to zero temperature (`defect` above its limit).
         """
-        return (
-            self.zero_temperature_curve(t)
-            + 0.5 * math.sqrt(math.log1p(self.beta) / self.beta)
-            + (0.5 * self.rho0.n**-0.25)
-        )
+        return self.zero_temperature_curve(t) + self._safe_margin
+
+    @property
+    def _safe_margin(self) -> float:
+        return 0.5 * math.sqrt(math.log1p(self.beta) / self.beta) + 0.5 * self.rho0.n**-0.25
 
     @property
     def valid_until(self) -> float:
         """Last time at which `curve` claims 15%; 0 where the forecast is out of range from the start.
 
-        Up to here the correction to zero temperature is of first order, attention windows near the separatrix still
-        hold tokens, no single token weighs 15%, and tokens on E are far from gathering in clusters. `range_ends`
-        says which of these ends the range.
+        Up to here the iterations of the prediction agree, no single token weighs 15%, and neither the exit nor the
+        gathering of tokens on E has come. `range_ends` says which of these ends the range.
         """
         return self._range.until
 
@@ -112,8 +171,8 @@ class Forecast:
 
     @cached_property
     def _range(self) -> Range:
-        ruled_out = empty_range(self.spectrum, self.n_eff, self.defect)
-        return ruled_out or valid_range(self.spectrum, self.n_eff, self.times, self._prediction)
+        ruled_out = empty_range(self.spectrum, self.rho0.n, self.defect)
+        return ruled_out or valid_range(self.phases, self._prediction)
 
     def in_range(self, t: Any) -> Any:
         """Whether `curve(t)` is claimed to be within 15% of the simulation; nowhere when `valid_until` is 0."""
@@ -130,10 +189,17 @@ class Forecast:
         other tokens is refused.
         """
         if path is None:
-            end = t if t is not None else min(self.times.crossing, 20 / self.c)
+            frames = arguments.integer(frames, "frames", least=2, most=MOST_FRAMES)
+            late = LATEST / max(self.weights.V_norm, 1e-300)
+            end = (
+                min(self.phases.crossing, 20 / self.c)
+                if t is None
+                else arguments.number(t, "t", above=0, most=late)
+            )
             grid = np.linspace(0.0, end, frames)
             path = solve(SelfAttention(self.weights, beta=self.beta), self.rho0, t=end, times=grid)
         else:
+            arguments.instance(path, "path", Path, "a Path such as solve(...) gives")
             check_run(path, self.weights, self.beta, self.rho0)
         drift = posteriori_bound(self.weights, self.beta, path, self.C)
         zero = torch.as_tensor(self.zero_temperature_curve(np.asarray(path.times)))
@@ -145,7 +211,10 @@ class Forecast:
 
     def priori_bound(self, t: Any) -> Any:
         """Theorem-type bound S4: min(2, D0(t) + ||V|| int e^{L_0(t-s)} laplace(s) ds); no run, pessimistic."""
-        total = self._priori(t) + self.zero_temperature_curve(t)
+        times = _times(t)
+        if not times.size:
+            return torch.zeros(0, dtype=torch.float64)
+        total = self._priori(float(times) if times.ndim == 0 else times) + self.zero_temperature_curve(t)
         return min(2.0, total) if isinstance(total, float) else torch.clamp(total, max=2.0)
 
     @cached_property
@@ -193,46 +262,15 @@ class Forecast:
                     "priori_bound": self.priori_bound(times).tolist(),
                     "in_range": self.in_range(times).tolist(),
                 }
-        finite: dict[str, Any] = _finite(record)
-        return finite
+        plain: dict[str, Any] = finite(record)
+        return plain
 
     def table(self) -> list[tuple[str, str, str]]:
         """Rows (quantity, value, meaning) for a terminal."""
-        s, x = self.spectrum, self.times
-        whole = s.kind == "identity"
-        rows = [
-            (
-                "defect at t = 0",
-                f"{self.defect:.3g}",
-                "rms|m_beta - m_0|: how far the start is from zero temperature",
-            ),
-            ("kind", s.kind, f"limit of the zero-temperature flow, dim E = {s.dimension}"),
-            ("gap", _number(s.gap, "none"), "of M = V B^T" + (", a multiple of the identity" if whole else "")),
-            (
-                "c",
-                _number(self.c, "none"),
-                "nothing decays: every token is its own limit" if whole else "rate of W2 to the limit",
-            ),
-            ("c_local", _number(self.c_local, "none"), "rate close to the limit"),
-            ("C", _number(self.C, "none"), "rate at which finite beta can drift away"),
-            ("n_eff", _number(self.n_eff), f"tokens per attention window, kappa = {self.kappa:.4g}"),
-            ("t concentration", _number(x.concentration), "zero-temperature W2 = sqrt(log(beta+1)/beta)"),
-            ("t crossing", _number(x.crossing), "cluster width = (beta |B^T e|)^(-1/2)"),
-            (
-                "t exit",
-                _number(x.exit),
-                f"{x.case}; mean field {_number(x.exit_mean_field)}, tokens {_number(x.exit_tokens)}",
-            ),
-            ("t safe", _number(x.safe), "the safe curve is trusted up to here"),
-        ]
-        if s.dimension > 1 and s.kind not in ("rotation", "jordan"):
-            rows.append(("t clustering", _number(x.clustering), "tokens on E gather in clusters"))
-        if s.kind not in ("rotation", "jordan"):
-            rows.append(
-                ("valid until", _number(self.valid_until), f"the curve claims 15% up to here: {self.range_ends}")
-            )
-        rows.append(("terminal", self.terminal.kind, self.terminal.sentence))
-        return rows
+        start = (self.defect, self.kappa, self.n_eff)
+        limited = self.spectrum.kind not in ("rotation", "jordan")
+        claimed = (self.valid_until, self.range_ends) if limited else None
+        return rows(self.spectrum, self.rates, self.C, start, self.times, claimed, self.terminal)
 
 
 def forecast(
@@ -249,22 +287,18 @@ def forecast(
     >>> f.c, f.c_local, f.times.exit
     (0.5, 1.0, inf)
     """
-    check_beta(beta)
-    if beta == 0:
-        raise InvalidInput("a low-temperature forecast needs beta > 0, got 0")
+    w = arguments.instance(w, "w", AttentionWeights, "AttentionWeights")
+    beta = arguments.number(beta, "beta", above=0)
     rho = tokens(rho0, w.d)
+    deterministic = arguments.flag(deterministic, "deterministic")
     s = spectrum(w)
     check_isolated(s)
     kappa = float(beta * torch.linalg.vector_norm(w.B_transpose(rho.points), dim=1).median())
     n_eff = float(effective_tokens(rho.n, kappa, rho.d))
     defect = attention_defect(w, rho, beta)
-    times = phase_times(s, beta, rho, deterministic, seed)
-    if defect > LARGEST_DEFECT:
-        # No curve can be read where the start is not close to zero temperature, the safe one included.
-        times = replace(times, safe=0.0)
     return Forecast(
         weights=w,
-        beta=float(beta),
+        beta=beta,
         rho0=rho,
         spectrum=s,
         rates=rates(s),
@@ -272,27 +306,14 @@ def forecast(
         kappa=kappa,
         n_eff=n_eff,
         defect=defect,
-        times=times,
+        phases=phase_times(s, beta, rho, deterministic, seed),
         terminal=terminal(s, rho),
         warnings=warnings_at_the_start(s, rho, kappa, n_eff, defect),
     )
 
 
 def _times(t: Any) -> np.ndarray:
-    times = np.asarray(t, dtype=np.float64)
-    if times.ndim > 1 or bool((~np.isfinite(times) | (times < 0)).any()):
-        raise InvalidInput(f"t must be finite and >= 0, a number or a sequence, got {t}")
-    return times
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _number(value: float, infinite: str = "never") -> str:
-    """A number in digits, or in words: an infinite time is an event that does not happen."""
-    return infinite if value == math.inf else "undefined" if math.isnan(value) else f"{value:.4g}"
+    """One time or a row of them, finite and >= 0."""
+    single = getattr(t, "shape", None) == () or not isinstance(t, Iterable)
+    read = arguments.number(t, "t", least=0) if single else arguments.numbers(t, "t", least=0)
+    return np.asarray(read, dtype=np.float64)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -11,23 +10,34 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable import arguments
+from metastable.errors import InvalidInput
 from metastable.flows.orbit import orbit
 from metastable.measure import Measure
-from metastable.theory.closure import Cluster
+from metastable.theory.exits import COLD, Exit, exit_of, one_side_is_empty
+from metastable.theory.limit import check_isolated
 from metastable.theory.modes import clustering_time
 from metastable.theory.spectrum import Spectrum
+from metastable.theory.tokens import tokens
 from metastable.theory.zero_temperature import nearest_point_distance
-from metastable.weights import AttentionWeights
 
 MOST_TOKENS = 2000
 """Most tokens whose exact orbits are used to locate a time; of more, a random choice by mass."""
 FRAMES = 240
 """Times at which their orbits are looked at, between which curves are interpolated log-linearly."""
-TAIL_EXIT, TAIL_SAFE_RANDOM, TAIL_SAFE_NODES = 1.0, 3.5, 2.5
-"""The tail near the separatrix runs out of tokens at (log n - q)/(k g_out): q for the minimum of W2, and the q
-below which no violation of the safe curve was seen for iid tokens and for deterministic nodes (N4, N7)."""
+TAIL_SAFE_RANDOM, TAIL_SAFE_NODES = 3.5, 2.5
+"""The safe curve is not trusted beyond (log n - q)/(k g_out), q for iid tokens and for deterministic nodes (N7)."""
 SAFE_SHARE = 0.6
 """Share of the mean-field exit time beta Delta/g_out up to which the safe curve is trusted (N7)."""
+
+
+LARGEST_SEED = 2**63 - 1
+"""Largest seed of a torch generator."""
+_NO_PHASE = {
+    "identity": "never: M is a multiple of the identity, and at zero temperature every token is its own limit",
+    "rotation": "no phase: a complex pair leads M, and tokens turn for ever",
+    "jordan": "no phase: the leading eigenvalue of M is defective, and tokens approach it algebraically",
+}
 
 
 @dataclass(frozen=True)
@@ -37,19 +47,34 @@ class Times:
     concentration:  the zero-temperature distance to the limit falls to sqrt(log(beta+1)/beta).
     crossing:       median width of the clusters = (beta |B^T e|)^{-1/2}: from M's regime to V's (t_x, C2).
     exit:           end of the concentrated phase, the earlier of mean-field time and the tokens' own limit (N4).
-    exit_mean_field, exit_tokens: the two candidates; case says which of the three situations of Delta applies.
+    exit_uncertainty: the exit is known to this factor: an order of magnitude where Delta > 0, see `exits`.
+    exit_mean_field, exit_tokens: the two candidates; case says which of the situations of Delta applies.
     clustering:     tokens on E (dim E >= 2) have gathered in clusters (G2).
-    safe:           the safe curve is trusted up to here (N7); 0 in a forecast whose defect is above its limit.
+    safe:           the safe curve is trusted up to here, never beyond the exit (N7); 0 where it is not at all.
+    ends:           in words, what ends the concentrated phase first.
     """
 
     concentration: float
     crossing: float
     exit: float
+    exit_uncertainty: float
     exit_mean_field: float
     exit_tokens: float
     clustering: float
     safe: float
     case: str
+    ends: str
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            text = name in ("case", "ends")
+            arguments.instance(value, name, str if text else float, "a text" if text else "a float")
+
+    def __repr__(self) -> str:
+        return (
+            f"Times(concentration={self.concentration:.4g}, crossing={self.crossing:.4g}, exit={self.exit:.4g}, "
+            f"clustering={self.clustering:.4g}, safe={self.safe:.4g}, {self.case!r})"
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,51 +94,71 @@ class Terminal:
     eigenvalue: float
     sentence: str
 
+    def __post_init__(self) -> None:
+        if arguments.instance(self.space, "space", Tensor, "a tensor of shape (d, k)").ndim != 2:
+            raise InvalidInput(f"space must be a tensor of shape (d, k), got {arguments.shown(self.space)}")
+        for name, value in vars(self).items():
+            text = name in ("kind", "sentence")
+            if name != "space":
+                arguments.instance(value, name, str if text else float, "a text" if text else "a float")
+
+    def __repr__(self) -> str:
+        return f"Terminal({self.kind!r}, dim {self.space.shape[1]}, rate={self.rate:.4g}: {self.sentence})"
+
 
 def phase_times(s: Spectrum, beta: float, rho: Measure, deterministic: bool = False, seed: int = 0) -> Times:
     """All times of `Times` for one head, from the exact zero-temperature orbits of (at most MOST_TOKENS of) the
     tokens.
 
-    The mean-field exit: Delta > 0, beta Delta/g_out; Delta = 0 and E not on top of V, the integrated closure with
-    the offset of n iid tokens; Delta = 0 and E on top of V, never. Where clusters attend their antipodes -V takes
-    the place of V. The tokens' own limit, (log n - 1)/(k g_out), concerns only the first case, where a tail of
-    tokens must hold the cluster. NaN where no formula is known; `case` then says why.
+    The exit and its mechanism are those of `exits`; NaN where no formula is known, and `case` then says why. `safe`
+    is an estimate here (N7); a forecast checks it against its predicted curve.
     """
+    s = arguments.instance(s, "s", Spectrum, "a Spectrum such as spectrum(w)")
+    beta = arguments.number(beta, "beta", above=0)
+    rho = tokens(rho, s.weights.d)
+    deterministic = arguments.flag(deterministic, "deterministic")
+    seed = arguments.integer(seed, "seed", least=0, most=LARGEST_SEED)
     k, n = s.dimension, rho.n
     if s.kind not in ("point pair", "subsphere"):
         nothing = math.nan if s.kind in ("rotation", "jordan") else math.inf
         inside = _inside(s, beta, n) if s.kind == "identity" else math.nan
-        return Times(
-            0.0 if s.kind == "identity" else math.nan, nothing, nothing, nothing, nothing, inside, 0.0, s.kind
-        )
+        begin = 0.0 if s.kind == "identity" else math.nan
+        ends = _first(Exit(nothing, nothing, s.kind, _NO_PHASE[s.kind]), inside)
+        return Times(begin, nothing, nothing, math.nan, nothing, nothing, inside, 0.0, s.kind, ends)
+    check_isolated(s)
     concentration, crossing = _concentration_and_crossing(s, beta, rho, seed)
-    tail = max(0.0, math.log(n) - TAIL_EXIT) / (k * s.g_out)
-    antipodal = s.attends == "antipode"
-    place = "at the bottom of V, attends its antipode" if antipodal else "on top of V"
-    if antipodal and one_side_is_empty(s, rho):
-        case, mean_field, tokens = "out of range: E attends its antipode and one side is empty", math.nan, math.nan
-    elif not s.delta_vanishes:
-        case = "Delta > 0"
-        mean_field = max(beta * s.delta / s.g_out, crossing)
-        tokens = tail
-    elif s.clusters_stay:
-        case, mean_field, tokens = f"Delta = 0, E {place}", math.inf, math.inf
-    elif s.attends == "neither" or not s.clusters_narrow:
-        why = "<e, Be> has no sign on E" if s.attends == "neither" else "clusters keep a width"
-        case, mean_field, tokens = f"out of range: Delta = 0, {why}", math.nan, math.inf
-    else:
-        case, tokens = f"Delta = 0, E not {place}", math.inf
-        mean_field = _closure_exit(s, beta, n, crossing)
-    exit_time = math.nan if math.isnan(mean_field) else min(mean_field, tokens)
+    leaving = exit_of(s, beta, rho, crossing)
     q = TAIL_SAFE_NODES if deterministic else TAIL_SAFE_RANDOM
     hold = max(SAFE_SHARE * beta * s.delta / s.g_out, math.log(max(beta, 1.0)) / (2 * s.g_in))
-    safe = min(max(0.0, math.log(n) - q) / (k * s.g_out), hold)
+    # What comes after M's regime is not known where the exit is not.
+    last = crossing if math.isnan(leaving.time) else leaving.time
+    safe = min(max(0.0, math.log(n) - q) / (k * s.g_out), hold, last)
     inside = _inside(s, beta, n) if k > 1 else math.inf
-    return Times(concentration, crossing, exit_time, mean_field, tokens, inside, safe, case)
+    return Times(
+        concentration=concentration,
+        crossing=crossing,
+        exit=leaving.time,
+        exit_uncertainty=leaving.uncertainty,
+        exit_mean_field=leaving.mean_field,
+        exit_tokens=leaving.tokens,
+        clustering=inside,
+        safe=safe,
+        case=leaving.case,
+        ends=_first(leaving, inside),
+    )
+
+
+def _first(leaving: Exit, clustering: float) -> str:
+    """Which comes first, the exit or the clustering inside E, in words."""
+    if not clustering < (math.inf if math.isnan(leaving.time) else leaving.time):
+        return leaving.ends
+    return f"clustering inside E: tokens on E gather in clusters; then {leaving.ends}"
 
 
 def terminal(s: Spectrum, rho: Measure | None = None) -> Terminal:
     """Where narrow clusters go in the end, and how fast; rho, if given, says whether both antipodes hold mass."""
+    s = arguments.instance(s, "s", Spectrum, "a Spectrum such as spectrum(w)")
+    rho = None if rho is None else tokens(rho, s.weights.d)
     if s.weights.V_norm == 0:
         return Terminal(s.V.space, s.V.kind, 0.0, 0.0, 0.0, "V is zero: nothing moves")
     antipodal = s.attends == "antipode"
@@ -136,6 +181,8 @@ def terminal(s: Spectrum, rho: Measure | None = None) -> Terminal:
     pairs = antipodal and bool(s.pairs_stay_antipodal)
     v = s.bottom_of_V if pairs else s.V
     wanted = "antipode" if pairs else "itself"
+    if not s.clusters_stay and v.value <= v.tolerance * s.weights.V_norm:
+        return _open(s, "V pushes clusters apart wherever they go, and they keep a width")
     # Clusters that have met are one cluster, and one cluster attends itself whatever the sign of <c, Bc>.
     if not (s.clusters_stay or (antipodal and not pairs)) and s.attention_on(v.space) != wanted:
         end = "bottom" if pairs else "top"
@@ -156,60 +203,9 @@ def terminal(s: Spectrum, rho: Measure | None = None) -> Terminal:
     return Terminal(v.space, v.kind, rate, v.frequency, number, sentence)
 
 
-def one_side_is_empty(s: Spectrum, rho: Measure) -> bool:
-    """Whether dim E = 1 and all mass lies on one side of the separatrix: one of the two clusters is empty."""
-    if s.dimension != 1:
-        return False
-    height = rho.points.to(torch.float64) @ (s.projector.T @ s.M.space[:, 0])
-    return not (bool((rho.mass[height > 0] > 0).any()) and bool((rho.mass[height < 0] > 0).any()))
-
-
-def clusters(s: Spectrum, beta: float, variance: float = 1.0) -> list[Cluster]:
-    """The closures of a cluster at e in E (Delta = 0, k = 1), one for each way in which it may leave.
-
-    A cluster that attends itself leaves for V's leading direction. Two clusters that attend each other obey the
-    closure of -V and -B; they may leave along any eigenvector of V, antipodal (parity 1) or not (parity -1).
-    """
-    w: AttentionWeights = s.weights
-    e = s.M.space[:, 0]
-    V_1, B_1 = float(e @ w.V @ e), float(e @ w.B.T @ e)
-    if s.attends == "itself":
-        v = s.V.space[:, 0]
-        return [Cluster(V_1, s.V.value, B_1, float(v @ w.B.T @ v), beta, variance)]
-    if s.attends == "neither":
-        return []
-    values, vectors = np.linalg.eig(w.V.detach().cpu().numpy())
-    found = []
-    for value, vector in zip(values, vectors.T, strict=True):
-        v = torch.from_numpy(vector.real / np.linalg.norm(vector.real))
-        if abs(float(v @ e)) < 1 - 1e-9 and abs(value.imag) <= s.V.tolerance * w.V_norm:
-            B_k = float(v @ w.B.T @ v)
-            found += [Cluster(-V_1, -float(value.real), -B_1, -B_k, beta, variance, parity) for parity in (1, -1)]
-    return found
-
-
 def _open(s: Spectrum, why: str) -> Terminal:
     space = torch.zeros(s.weights.d, 0, dtype=torch.float64)
     return Terminal(space, "open", math.nan, math.nan, math.nan, f"out of range: {why}; no formula for the end")
-
-
-def _closure_exit(s: Spectrum, beta: float, n: int, crossing: float) -> float:
-    """The earliest exit of `clusters` for n iid tokens; NaN where dim E > 1 or V turns clusters out of E."""
-    starts = clusters(s, beta)
-    turning = s.attends == "antipode" and 2 * (s.weights.d - 1) > len(starts)
-    if not starts or turning or s.dimension != 1:
-        return math.nan
-    local = (s.M.value - float(s.M.eigenvalues.real[1])) / starts[0].B_1
-    times = []
-    for start in starts:
-        own = start.local_rate if s.attends == "itself" else local
-        # The variance that makes C2 agree with the crossing of the exact orbits, transient included.
-        variance = math.exp(2 * own * crossing) / (beta * start.B_1) if own > 0 else 1.0
-        ready = dataclasses.replace(start, variance=min(variance, 1.0))
-        # Sum and difference of the offsets of two clusters are half as noisy in the square as each of them.
-        share = 1.0 if s.attends == "itself" else math.sqrt(0.5)
-        times.append(ready.exit_time(min(share * ready.sampled_offset(n), 0.49)))
-    return min(times)
 
 
 def _inside(s: Spectrum, beta: float, n: int) -> float:
@@ -217,7 +213,7 @@ def _inside(s: Spectrum, beta: float, n: int) -> float:
     b = float(np.linalg.norm(s.weights.B.numpy().T @ s.M.space.numpy(), 2))
     if s.dimension < 2 or s.M.value <= 0 or b == 0:
         return math.inf
-    return clustering_time(n, beta * b, s.dimension, s.M.value / b)
+    return clustering_time(n, min(beta * b, COLD), s.dimension, s.M.value / b)
 
 
 def _concentration_and_crossing(s: Spectrum, beta: float, rho: Measure, seed: int) -> tuple[float, float]:
@@ -231,9 +227,9 @@ def _concentration_and_crossing(s: Spectrum, beta: float, rho: Measure, seed: in
     times = np.concatenate([[0.0], np.linspace(0, 2 * horizon, FRAMES)[1:]])
     path = orbit(s.weights.M, s.weights.B, x, times)
     distance = nearest_point_distance(s.projector, path, mass).numpy()
-    onto = torch.linalg.vector_norm(path @ s.projector.to(path).T, dim=2)
+    image = path @ s.projector.to(path).T
     next_space = s.M.next_space.to(path)
-    width = (path @ next_space).square().sum(2) / next_space.shape[1] / onto.square()
+    width = ((path - image) @ next_space).square().sum(2) / next_space.shape[1] / image.square().sum(2)
     order = torch.argsort(width, dim=1)
     half = (torch.cumsum(mass[order], dim=1) < 0.5).sum(1, keepdim=True)
     median = torch.gather(torch.gather(width, 1, order), 1, half.clamp(max=len(mass) - 1))[:, 0].numpy()

@@ -15,7 +15,11 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor
 
+from metastable import arguments
+from metastable.errors import InvalidInput
+from metastable.measure import as_tensor
 from metastable.spectral import TOLERANCE, Dominant, dominant
+from metastable.theory.assumptions import Assumption, phase_sentence
 from metastable.theory.subspaces import form_range, largest_angle, largest_image, least_turn
 from metastable.weights import AttentionWeights
 
@@ -23,15 +27,6 @@ VANISHES = 1e-9
 """Delta and <e, Be> below VANISHES * ||B|| count as zero: far above the rounding of either."""
 ALIGNED = TOLERANCE
 """Principal angles below this count as zero: spaces are known no better."""
-
-
-@dataclass(frozen=True)
-class Assumption:
-    """One assumption of the concentration theorem in words, and whether the weights meet it."""
-
-    name: str
-    holds: bool
-    sentence: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +44,15 @@ class Spectrum:
     M: Dominant
     V: Dominant
     B_singular_values: Float[Tensor, "d"]
+
+    def __post_init__(self) -> None:
+        arguments.instance(self.weights, "weights", AttentionWeights, "AttentionWeights")
+        for name in ("M", "V"):
+            arguments.instance(getattr(self, name), name, Dominant, "a Dominant such as dominant(matrix)")
+        arguments.instance(self.B_singular_values, "B_singular_values", Tensor, "a tensor")
+
+    def __repr__(self) -> str:
+        return f"Spectrum({self.kind!r}, d={self.M.d}, dim E={self.dimension}, gap={self.gap:.4g})"
 
     @property
     def eigenvalues(self) -> Complex[Tensor, "d"]:
@@ -119,6 +123,9 @@ class Spectrum:
 
     def attention_on(self, space: Float[Tensor, "d k"]) -> str:
         """Sign of <c, Bc> over the unit vectors c of a space (orthonormal basis), in the words of `attends`."""
+        space = as_tensor(space, "space").cpu().to(torch.float64)
+        if space.ndim != 2 or space.shape[0] != self.M.d or space.shape[1] == 0:
+            raise InvalidInput(f"space must be a basis of shape ({self.M.d}, k), got {arguments.shown(space)}")
         least, most = form_range(self._B_transpose, space)
         slack = VANISHES * self.weights.B_norm
         return "itself" if least > slack else "antipode" if most < -slack else "neither"
@@ -208,47 +215,18 @@ class Spectrum:
             ),
             "metastable": (
                 not self.delta_vanishes or self.clusters_stay,
-                self._phase_sentence(),
+                "V is zero: nothing moves and no phase ends."
+                if self.weights.V_norm == 0
+                else phase_sentence(
+                    self.attends,
+                    delta=None if self.delta_vanishes else self.delta,
+                    stay=self.clusters_stay,
+                    narrow=self.clusters_narrow,
+                    angle=self.angle,
+                ),
             ),
         }
         return tuple(Assumption(name, holds, sentence) for name, (holds, sentence) in yes_no.items())
-
-    def _phase_sentence(self) -> str:
-        antipodal = self.attends == "antipode"
-        if self.weights.V_norm == 0:
-            return "V is zero: nothing moves and no phase ends."
-        if not self.delta_vanishes:
-            return (
-                f"Clusters on E look for keys away from {'their antipodes' if antipodal else 'themselves'} "
-                f"(Delta = {self.delta:.3g}): in the mean field the concentrated phase ends at a time proportional "
-                "to beta."
-            )
-        if self.attends == "neither":
-            return (
-                "<e, Be> changes sign or vanishes on E: some clusters attend themselves and some their antipodes, "
-                "and how the concentrated phase ends is out of range."
-            )
-        if self.clusters_stay and antipodal:
-            return (
-                "E is the bottom of V and attends its antipode, where V acts as -V: the concentrated phase does "
-                "not end while both antipodes hold tokens."
-            )
-        if self.clusters_stay:
-            return "E is dominant for V too and attends itself: the concentrated phase does not end."
-        if not self.clusters_narrow:
-            return (
-                f"Clusters on E attend {'their antipodes' if antipodal else 'themselves'} and V pushes them apart "
-                "there, so that they keep a width: how the concentrated phase ends is out of range."
-            )
-        if antipodal:
-            return (
-                "Clusters on E attend their antipodes, where V acts as -V, and E is not where such pairs rest: the "
-                "concentrated phase has no plateau and ends at a time proportional to log beta."
-            )
-        return (
-            f"Clusters on E attend themselves but V prefers another space (angle {self.angle:.3g}): the "
-            "concentrated phase has no plateau and ends at a time proportional to log beta."
-        )
 
     @property
     def _B_transpose(self) -> np.ndarray:
@@ -280,6 +258,7 @@ def spectrum(w: AttentionWeights, tolerance: float = TOLERANCE) -> Spectrum:
     >>> s.kind, s.gap, round(s.g_in, 12), s.g_out, s.delta
     ('point pair', 1.0, 0.333333333333, 1.0, 0.0)
     """
+    w = arguments.instance(w, "w", AttentionWeights, "AttentionWeights")
     return Spectrum(
         weights=w,
         M=dominant(w.M, tolerance),
