@@ -69,7 +69,7 @@ def test_crossing_time_slope_in_log_beta():
 def test_refusals():
     with pytest.raises(InvalidInput, match="B_1 > 0"):
         Cluster(1.0, 2.0, -1.0, 1.0, beta=10.0)
-    with pytest.raises(InvalidInput, match="beta and variance"):
+    with pytest.raises(InvalidInput, match="beta must be >= 1e-100"):
         Cluster(1.0, 2.0, 1.0, 1.0, beta=0.0)
     with pytest.raises(InvalidInput, match="offset"):
         Cluster(1.0, 2.0, 4.0, 1.0, beta=10.0).exit_time(0.7)
