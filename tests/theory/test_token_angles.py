@@ -63,16 +63,8 @@ def test_without_a_push_the_bound_is_the_orbit():
     path = ms.theory.zero_temperature(w, x0, times).numpy()
     orbits = np.arccos(np.clip((path * limit).sum(2), -1, 1))
     nothing = [Push(*4 * (np.zeros(40),))] * 6
-    angles, found = token_angles(
-        comparison(spectrum(w)),
-        x0.numpy(),
-        limit,
-        orbits,
-        np.diff(times),
-        nothing,
-        2.0,
-        [(x, np.zeros(40)) for x in path[1:]],
-    )
+    system, run = comparison(spectrum(w)), [(x, np.zeros(40)) for x in path[1:]]
+    angles, found = token_angles(system, x0.numpy(), limit, orbits, np.diff(times), nothing, 2.0, run)
     assert found == 0 and np.allclose(angles, orbits, atol=1e-12)
     exact = ms.theory.distance_to_limit(w, x0, times).numpy()
     assert distance(angles, np.full(40, 1 / 40)) == pytest.approx(exact, abs=1e-9)

@@ -77,9 +77,7 @@ def bound_along(s: Spectrum, beta: float, path: Any, L0: float, zero: Float[Tens
         push = system.push(frame.numpy(), target, delta, h) if system else Push(size, size, size, size)
         seen.append(np.stack([push.size, push.away, push.lift, push.turn]))
     pushes = [Push(*parts) for parts in highest(np.stack(seen))]
-    places = (
-        (frame.numpy(), geodesic_distance(frame, y).numpy()) for frame, y in zip(x[1:], ways[1:], strict=True)
-    )
+    places = zip(x[1:].numpy(), geodesic_distance(x, ways)[1:].numpy(), strict=True)
     angles, unresolved = token_angles(system, x[0].numpy(), target, orbits, steps, pushes, L0, places)
     return Bound(
         torch.from_numpy(times),

@@ -17,7 +17,7 @@ from metastable.arguments import function, integer, number, numbers, shown
 from metastable.errors import InvalidInput
 from metastable.flows.orbit import orbit, orbit_clock
 from metastable.measure import as_tensor
-from metastable.theory.tokens import check_weights, tokens
+from metastable.theory.tokens import answer, check_weights, tokens
 from metastable.weights import AttentionWeights
 
 LARGEST_DIMENSION = 1_000_000
@@ -128,7 +128,7 @@ def transported_density(
     def at(points: Any) -> Tensor:
         x = tokens(points, w.d).points
         start = orbit(-w.M, w.B, x, [t])[0]
-        values = as_tensor(density(start), "the values of the density")
+        values = answer(density, start, "the density")
         if values.shape != (len(x),):
             raise InvalidInput(f"the density must give {len(x)} values for {len(x)} points, got {shown(values)}")
         return values * torch.exp(-log_jacobian(w, start, t))
@@ -159,9 +159,9 @@ def planar_travel_time(b: tuple[float, float], eigenvalues: tuple[float, float],
         c, s = math.cos(angle), math.sin(angle)
         r = math.hypot(b1 * c, b2 * s)
         # R^2 - b1^2 = (b2^2 - b1^2) sin^2 and b2^2 - R^2 = (b2^2 - b1^2) cos^2: no cancellation near the poles.
-        spread = abs(b2 * b2 - b1 * b1)
-        return b1 / 2 * math.log(spread * s * s / (r + b1) ** 2) + b2 / 2 * math.log(
-            (b2 + r) ** 2 / (spread * c * c)
-        )
+        spread = math.log(abs(b2 - b1)) + math.log(b1 + b2)
+        near = spread + 2 * math.log(s) - 2 * math.log(r + b1)
+        far = 2 * math.log(b2 + r) - spread - 2 * math.log(c)
+        return b1 / 2 * near + b2 / 2 * far
 
     return (F(start) - F(end)) / gap

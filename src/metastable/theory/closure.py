@@ -23,6 +23,8 @@ from metastable.arguments import integer, number, shown
 from metastable.errors import InvalidInput
 from metastable.theory.tokens import read_times
 
+LONGEST = 1e12
+"""Longest integration in units of the fastest time, which the ten digits asked for still tell apart from it."""
 LARGEST = 1e100
 """Largest entry of V and B, beta and variance of a cluster: products of three of them are still numbers."""
 
@@ -63,6 +65,11 @@ class Cluster:
         return (self.V_1 * self.B_1 - self.V_k * self.B_k) / self.B_1
 
     @property
+    def _fastest(self) -> float:
+        """A bound of the slopes of C1, positive."""
+        return abs(self.V_1) + abs(self.V_k) * (1 + abs(self.B_k / self.B_1)) or 1.0
+
+    @property
     def _log_width(self) -> float:
         """ln(beta B_1 Sigma_0), a sum of logarithms: the product may leave the range of numbers."""
         return math.log(self.beta) + math.log(self.B_1) + math.log(self.variance)
@@ -89,7 +96,9 @@ class Cluster:
         offset = number(offset, "offset")
         if offset == 0 or not len(times):
             raise InvalidInput("the closure needs an offset other than 0 and at least one time")
-        solution = self._integrated(offset, float(times.max()) or 1.0, dense_output=True).sol(times)
+        # A horizon far below the fastest rate leaves the integrator without a first step.
+        horizon = max(float(times.max()), 1e-6 / self._fastest)
+        solution = self._integrated(offset, horizon, dense_output=True).sol(times)
         xi = math.copysign(1.0, offset) * np.exp(solution[0])
         return torch.from_numpy(xi), torch.from_numpy(np.exp(solution[1]) / (self.beta * self.B_1))
 
@@ -105,7 +114,10 @@ class Cluster:
             return float(y[0] - math.log(level))
 
         reached.terminal, reached.direction = True, 1.0  # type: ignore[attr-defined]
-        horizon = 4 * self.crude_exit_time(abs(offset), level) + 100 / self.escape_rate
+        crude = self.crude_exit_time(abs(offset), level)
+        horizon = 4 * crude + 100 / self.escape_rate
+        if horizon * self._fastest > LONGEST:
+            return crude  # good to a few per cent
         found = self._integrated(offset, horizon, events=reached).t_events[0]
         return float(found[0]) if len(found) else math.inf
 
@@ -115,6 +127,11 @@ class Cluster:
         Two numbers that stand for a cluster, not tokens: an equation for SciPy, not for `solve`. A width that has
         found its balance makes it stiff.
         """
+        if horizon * self._fastest > LONGEST:
+            raise InvalidInput(
+                f"the closure is integrated over {LONGEST:g} of its fastest times, 1/{self._fastest:.3g}, at most; "
+                f"{horizon:.3g} is longer"
+            )
         from scipy.integrate import solve_ivp
 
         start = [math.log(abs(offset)), self._log_width]

@@ -19,7 +19,7 @@ from metastable.arguments import function, integer, number, shown
 from metastable.attention import attend
 from metastable.errors import InvalidInput
 from metastable.measure import as_tensor
-from metastable.theory.tokens import check_weights, tokens
+from metastable.theory.tokens import answer, check_weights, tokens
 from metastable.weights import AttentionWeights
 
 EXPANSION_FROM = 100.0
@@ -141,7 +141,7 @@ def cap_bound(kappa: float, cap_mass: Callable[[np.ndarray], np.ndarray]) -> flo
     if kappa == 0:
         return 2.0
     r = np.geomspace(1e-3 / kappa, 4.0, 800) if kappa > 2.5e-4 else np.array([4.0])
-    mass = as_tensor(cap_mass(r / 2), "the masses of the caps").numpy()
+    mass = answer(cap_mass, r / 2, "cap_mass").numpy()
     if mass.shape != r.shape:
         raise InvalidInput(f"cap_mass must give one mass per height, got {shown(mass)} for {len(r)} heights")
     seen = mass > 0

@@ -106,7 +106,7 @@ def priori_bound(
     """S4 for tokens: the smallest cap masses of rho_0 over a sample of directions (the tokens and uniform ones)."""
     rho = tokens(rho0, check_weights(w).d)
     beta = number(beta, "beta", above=0.0)
-    seed = integer(seed, "seed", least=0)
+    seed = integer(seed, "seed", least=0, most=2**63 - 1)
     constant = growth_constant(w) if L0 is None else number(L0, "L0", least=0.0)
     d = rho.d
     count = int(max(16, min(512, 2e7 // rho.n)))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from metastable.arguments import instance, number, numbers
-from metastable.errors import InvalidInput
-from metastable.measure import Measure, as_measure
+from metastable.arguments import instance, number, numbers, shown
+from metastable.errors import InvalidInput, MetastableError
+from metastable.measure import Measure, as_measure, as_tensor
 from metastable.weights import AttentionWeights
 
 
@@ -37,6 +39,17 @@ def check_dimension(got: int, d: int) -> None:
 def check_weights(w: Any) -> AttentionWeights:
     """Refuse what is not a head."""
     return instance(w, "w", AttentionWeights, "AttentionWeights")
+
+
+def answer(function: Callable[[Any], Any], argument: Any, name: str) -> Tensor:
+    """What a function of the caller gives for an argument, as a tensor; what it raises becomes one sentence."""
+    try:
+        given = function(argument)
+    except MetastableError:
+        raise
+    except Exception as error:
+        raise InvalidInput(f"{name} failed with {type(error).__name__}: {shown(str(error))}") from error
+    return as_tensor(given, f"what {name} gives")
 
 
 def read_times(t: Any, name: str = "t") -> np.ndarray:
