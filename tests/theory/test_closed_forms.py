@@ -109,7 +109,7 @@ def test_refusals():
         uniform_distance(3, 1, -1.0)
     with pytest.raises(InvalidInput, match="singular"):
         planar_travel_time((1.0, 0.0), (2.0, 1.0), 1.0, 0.5)
-    with pytest.raises(InvalidInput, match="pi/2"):
+    with pytest.raises(InvalidInput, match="the start must be > 0 and < 1"):
         planar_travel_time((1.0, 1.0), (2.0, 1.0), 2.0, 0.5)
     with pytest.raises(InvalidInput, match="identity"):
         planar_travel_time((1.0, 1.0), (1.0, 1.0), 1.0, 0.5)

@@ -69,7 +69,7 @@ def test_crossing_time_slope_in_log_beta():
 def test_refusals():
     with pytest.raises(InvalidInput, match="B_1 > 0"):
         Cluster(1.0, 2.0, -1.0, 1.0, beta=10.0)
-    with pytest.raises(InvalidInput, match="beta and variance"):
+    with pytest.raises(InvalidInput, match="beta must be >= 1e-100"):
         Cluster(1.0, 2.0, 1.0, 1.0, beta=0.0)
     with pytest.raises(InvalidInput, match="offset"):
         Cluster(1.0, 2.0, 4.0, 1.0, beta=10.0).exit_time(0.7)
@@ -83,3 +83,13 @@ def test_parity_of_the_closure():
     assert odd.escape_rate == 1.0 and math.isfinite(odd.exit_time(0.01))
     with pytest.raises(InvalidInput, match="parity"):
         Cluster(1.0, 2.0, 1.0, 1.0, beta=1.0, parity=0)
+
+
+def test_a_slow_escape():
+    """Beyond what can be integrated: straight lines, a few per cent off; near it both agree."""
+    slow = Cluster(1.0, 1.0 + 1e-13, 4.0, 1.0, beta=100.0)
+    assert slow.exit_time(0.01) == slow.crude_exit_time(0.01)
+    near = Cluster(1.0, 1.0 + 1e-8, 4.0, 1.0, beta=100.0)
+    assert near.exit_time(0.01) == pytest.approx(near.crude_exit_time(0.01), rel=0.05)
+    with pytest.raises(InvalidInput, match="fastest times"):
+        near.solve(1e15, 0.01)

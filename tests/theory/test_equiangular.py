@@ -29,7 +29,7 @@ def test_equiangular_overlap():
     assert speed(-1 / 4, 5, 1.0) == pytest.approx(0, abs=1e-15)
     with pytest.raises(InvalidInput, match="overlaps in"):
         speed(-0.9, 5, 1.0)
-    with pytest.raises(InvalidInput, match="n >= 2"):
+    with pytest.raises(InvalidInput, match="n must be >= 2"):
         speed(0.1, 1, 1.0)
 
 

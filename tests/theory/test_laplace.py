@@ -71,7 +71,7 @@ def test_ratio_at_the_edges():
     assert bessel_ratio(3, [1.0, 2.0]).shape == (2,)
     with pytest.raises(InvalidInput, match="kappa"):
         bessel_ratio(3, -1.0)
-    with pytest.raises(InvalidInput, match="d >= 2"):
+    with pytest.raises(InvalidInput, match="d must be >= 2"):
         bessel_ratio(1, 1.0)
 
 

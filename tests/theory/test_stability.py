@@ -10,10 +10,10 @@ from metastable.theory import zero_temperature
 from metastable.theory.stability import (
     accumulated_bound,
     growth_constant,
+    highest,
     jacobian,
     optimal_time,
     posteriori_bound,
-    priori_bound,
     synchronous_distance,
 )
 
@@ -87,18 +87,6 @@ def test_posteriori_bound_holds_and_is_not_absurd(beta):
         assert measured <= float(result.bound[i]) * (1 + 1e-6) + 1e-9
         ratios.append(measured / float(result.bound[i]))
     assert ratios[0] > 0.8 and ratios[-1] > 0.05
-    # the a-priori bound lies above as well, and says nothing beyond the diameter
-    prior = priori_bound(w, beta, x0, result.L0)(times)
-    assert bool((prior >= result.bound.clamp(max=2.0) * 0.99).all()) and float(prior.max()) <= 2.0
-
-
-def test_priori_bound_shrinks_with_beta_for_dense_tokens():
-    w = ms.AttentionWeights(V=np.diag([0.5, 0.4]), B=np.eye(2))
-    tokens = ms.sphere.equispaced(5000)
-    bounds = [priori_bound(w, beta, tokens)(0.2) for beta in (1e2, 1e3, 1e5)]
-    assert bounds[0] > bounds[1] > bounds[2]
-    law = [math.sqrt(math.log(beta + 1) / beta) for beta in (1e3, 1e5)]
-    assert bounds[1] / bounds[2] == pytest.approx(law[0] / law[1], rel=0.4)
 
 
 def test_optimal_time_is_the_minimum_of_the_theorem():
@@ -115,6 +103,18 @@ def test_rare_frames_can_miss_the_defect():
     coarse = accumulated_bound([0.0, 2.0], [0.1, 0.1], 0.5, upper=True)
     fine = accumulated_bound([0.0, 1.0, 2.0], [0.1, 0.9, 0.1], 0.5, upper=True)
     assert float(fine[-1]) > float(coarse[-1])
+
+
+def test_the_highest_value_between_saved_times():
+    # exact for a parabola whose top lies between two times, with as much again in reserve
+    t = np.linspace(0.0, 1.0, 6)
+    values = -((t - 0.5) ** 2)
+    top = highest(values)
+    assert len(top) == 5 and float(top[2]) >= 0.0 and float(top[2]) == pytest.approx(0.01, abs=1e-12)
+    for f in (np.sin, np.cos, lambda x: np.exp(-3 * x)):
+        t = np.linspace(0.0, 4.0, 21)
+        fine = f(np.linspace(0.0, 4.0, 2001)).reshape(-1)
+        assert all(fine[100 * i : 100 * i + 101].max() <= top + 1e-12 for i, top in enumerate(highest(f(t))))
 
 
 def test_shapes_that_cannot_be_paired_are_one_sentence():

@@ -57,6 +57,7 @@ def orbit_clock(
 
 def _propagate(M: Tensor, B: Tensor, points: Tensor, times: Any) -> tuple[Tensor, Tensor]:
     clock = _validated_times(times)
+    last = float(clock.max()) if len(clock) else 0.0
     n, d = points.shape
     if M.shape != (d, d) or B.shape != (d, d):
         raise InvalidInput(f"points have {d} columns but M and B have shapes {tuple(M.shape)} and {tuple(B.shape)}")
@@ -74,6 +75,10 @@ def _propagate(M: Tensor, B: Tensor, points: Tensor, times: Any) -> tuple[Tensor
     tau = torch.empty(len(clock), n, dtype=x0.dtype, device=x0.device)
     size = float(torch.linalg.matrix_norm(shifted, ord=2))
     still = size <= 4 * torch.finfo(torch.float64).eps * float(torch.linalg.matrix_norm(M, ord=2))
+    if not still and last * size > PANELS * float(spread[0]) / 2:
+        raise SolveError(
+            f"the zero-temperature orbit needs more than {PANELS} panels up to t = {last:g}; ask for earlier times"
+        )
     if still:
         x[:] = x0
         tau[:] = clock[:, None].to(x0) / torch.linalg.vector_norm(x0 @ B, dim=1)

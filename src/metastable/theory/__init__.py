@@ -27,6 +27,7 @@ from metastable.theory.limit import ExceptionalTokens, LimitMap, comoving_target
 from metastable.theory.modes import clustering_time, fastest_mode, growth_rate
 from metastable.theory.phases import Terminal, Times, phase_times, terminal
 from metastable.theory.picard import Prediction
+from metastable.theory.priori import PrioriBound, priori_bound
 from metastable.theory.rates import (
     Rates,
     guaranteed_distance,
@@ -40,12 +41,10 @@ from metastable.theory.rates import (
 from metastable.theory.spectrum import Spectrum, spectrum
 from metastable.theory.stability import (
     PosterioriBound,
-    PrioriBound,
     growth_constant,
     jacobian,
     optimal_time,
     posteriori_bound,
-    priori_bound,
     synchronous_distance,
     velocity_defect,
 )

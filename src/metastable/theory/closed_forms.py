@@ -13,10 +13,16 @@ from jaxtyping import Float
 from scipy import special
 from torch import Tensor
 
+from metastable.arguments import function, integer, number, numbers, shown
 from metastable.errors import InvalidInput
 from metastable.flows.orbit import orbit, orbit_clock
-from metastable.theory.tokens import tokens
+from metastable.measure import as_tensor
+from metastable.theory.tokens import answer, check_weights, tokens
 from metastable.weights import AttentionWeights
+
+LARGEST_DIMENSION = 1_000_000
+"""Largest dimension of a closed form: beyond it the Beta integral has lost half of its digits to the logarithms of
+Gamma functions."""
 
 
 def uniform_distance(d: int, k: int, gap_time: Any) -> Any:
@@ -31,11 +37,13 @@ def uniform_distance(d: int, k: int, gap_time: Any) -> Any:
     >>> round(uniform_distance(3, 1, 1.0), 10)
     0.733404965
     """
-    if not 1 <= k < d:
-        raise InvalidInput(f"the dominant space needs 1 <= k < d, got k = {k} and d = {d}")
-    values = np.asarray(gap_time, dtype=np.float64)
+    d = integer(d, "d", least=2, most=LARGEST_DIMENSION)
+    k = integer(k, "k", least=1)
+    if k >= d:
+        raise InvalidInput(f"the dominant space needs 1 <= k < d, got k = {shown(k)} and d = {d}")
+    values = as_tensor(gap_time, "gap * t").cpu().numpy()
     if bool((~np.isfinite(values) | (values < 0)).any()):
-        raise InvalidInput(f"gap * t must be finite and >= 0, got {gap_time}")
+        raise InvalidInput(f"gap * t must be finite and >= 0, got {shown(gap_time)}")
     distance = np.vectorize(lambda x: _distance(d, k, x), otypes=[float])(values)
     return float(distance) if values.ndim == 0 else torch.from_numpy(distance)
 
@@ -90,7 +98,8 @@ def log_jacobian(w: AttentionWeights, points: Any, t: float) -> Float[Tensor, "n
     For B = I this is det e^{tM}/|e^{tM}x_0|^d (Z8); the last term is the change of time of a general B, since
     div v_0 = (tr M - d<x, Mx>)/r - d(log r)/dt along an orbit with r = |B^T x|.
     """
-    x = tokens(points, w.d).points
+    x = tokens(points, check_weights(w).d).points
+    t = number(t, "t", least=0.0)
     tau = orbit_clock(w.M, w.B, x, [t])[0]
     end = orbit(w.M, w.B, x, [t])[0]
     shift = float(torch.linalg.eigvals(w.M).real.max())
@@ -112,11 +121,17 @@ def transported_density(
 
     `density` maps points (n, d) to values (n,); so does the result. The flow is run backwards by M -> -M.
     """
+    check_weights(w)
+    t = number(t, "t", least=0.0)
+    function(density, "density")
 
     def at(points: Any) -> Tensor:
         x = tokens(points, w.d).points
         start = orbit(-w.M, w.B, x, [t])[0]
-        return density(start) * torch.exp(-log_jacobian(w, start, t))
+        values = answer(density, start, "the density")
+        if values.shape != (len(x),):
+            raise InvalidInput(f"the density must give {len(x)} values for {len(x)} points, got {shown(values)}")
+        return values * torch.exp(-log_jacobian(w, start, t))
 
     return at
 
@@ -128,13 +143,13 @@ def planar_travel_time(b: tuple[float, float], eigenvalues: tuple[float, float],
     F(R) = (b1/2) ln|(R-b1)/(R+b1)| + (b2/2) ln|(b2+R)/(b2-R)|. Angles in (0, pi/2); negative if the flow runs the
     other way. For |b1| = |b2| = b the formula degenerates to t = b ln(tan start/tan end)/(l1-l2).
     """
-    b1, b2 = abs(b[0]), abs(b[1])
+    b1, b2 = map(abs, numbers(b, "b", length=2))
     if not (b1 > 0 and b2 > 0):
-        raise InvalidInput(f"B = diag{b} is singular; both entries must be non-zero")
-    for angle in (start, end):
-        if not 0 < angle < math.pi / 2:
-            raise InvalidInput(f"angles must lie strictly between 0 and pi/2, got {angle}")
-    gap = eigenvalues[0] - eigenvalues[1]
+        raise InvalidInput(f"B = diag(b) is singular; both entries must be non-zero, got b = {shown(b)}")
+    start = number(start, "the start", above=0.0, below=math.pi / 2)
+    end = number(end, "the end", above=0.0, below=math.pi / 2)
+    high, low = numbers(eigenvalues, "eigenvalues", length=2)
+    gap = high - low
     if gap == 0:
         raise InvalidInput("the flow of a multiple of the identity does not travel: l1 equals l2")
     if abs(b1 - b2) < 1e-12 * b1:
@@ -144,9 +159,9 @@ def planar_travel_time(b: tuple[float, float], eigenvalues: tuple[float, float],
         c, s = math.cos(angle), math.sin(angle)
         r = math.hypot(b1 * c, b2 * s)
         # R^2 - b1^2 = (b2^2 - b1^2) sin^2 and b2^2 - R^2 = (b2^2 - b1^2) cos^2: no cancellation near the poles.
-        spread = abs(b2 * b2 - b1 * b1)
-        return b1 / 2 * math.log(spread * s * s / (r + b1) ** 2) + b2 / 2 * math.log(
-            (b2 + r) ** 2 / (spread * c * c)
-        )
+        spread = math.log(abs(b2 - b1)) + math.log(b1 + b2)
+        near = spread + 2 * math.log(s) - 2 * math.log(r + b1)
+        far = 2 * math.log(b2 + r) - spread - 2 * math.log(c)
+        return b1 / 2 * near + b2 / 2 * far
 
     return (F(start) - F(end)) / gap

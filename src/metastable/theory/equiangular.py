@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 
-from metastable.attention.attend import check_beta
+from metastable.arguments import flag, integer, number
 from metastable.errors import InvalidInput
 
 LARGEST_EXPONENT = 709.0
 """Largest whole x for which e^x is a number in double precision (the limit is 709.78)."""
+LARGEST_COUNT = 2**53
+"""Largest number of tokens that a float holds exactly."""
 LARGEST_DEPTH = 700.0
 """Largest u = -log(1 - g) that is looked at: 1 - g = e^{-u} is then about to leave the range of numbers."""
 
@@ -18,11 +20,17 @@ def speed(g: float, n: int, beta: float, normalized: bool = True) -> float:
 
     Unnormalised: g' = (2/n) e^{beta g}(1-g)((n-1)g+1).
     """
-    _check(g, n, beta)
-    shape = (1 - g) * ((n - 1) * g + 1)
+    g, n, beta = _checked(g, n, beta)
+    return (1 - g) * _pull(1 - g, n, beta, flag(normalized, "normalized"))
+
+
+def _pull(gap: float, n: int, beta: float, normalized: bool) -> float:
+    """g'/(1-g) in terms of 1-g, which keeps its digits near consensus."""
+    g = 1 - gap
+    shape = max(0.0, (n - 1) * g + 1)
     if normalized:
         # Divided by e^{beta (1-g)}, which overflows for cold tokens: their speed becomes small, or 0 at last.
-        small = math.exp(-beta * (1 - g))
+        small = math.exp(-beta * gap)
         return 2 * shape * small / (1 + (n - 1) * small)
     if beta * g > LARGEST_EXPONENT:
         raise InvalidInput(
@@ -37,6 +45,7 @@ def overlap_at_zero_beta(t: float, n: int) -> float:
     >>> round(overlap_at_zero_beta(1.0, 2), 12) == round(math.tanh(1.0), 12)
     True
     """
+    t, n = number(t, "t", least=0.0), integer(n, "n", least=2, most=LARGEST_COUNT)
     return -math.expm1(-2 * t) / (1 + (n - 1) * math.exp(-2 * t))
 
 
@@ -46,53 +55,50 @@ def travel_time(end: float, n: int, beta: float, start: float = 0.0, normalized:
     >>> round(travel_time(0.5, 32, 4.0), 6)
     3.431732
     """
-    _check(start, n, beta)
+    start, n, beta = _checked(start, n, beta)
+    end, normalized = number(end, "the end overlap"), flag(normalized, "normalized")
     if not start <= end < 1:
         raise InvalidInput(f"the end overlap must lie in [start, 1), got {end} with start {start}")
-    if speed(start, n, beta, normalized) == 0 and start < end:
+    return _time(-math.log1p(-start), -math.log1p(-end), n, beta, normalized)
+
+
+def _time(low: float, high: float, n: int, beta: float, normalized: bool) -> float:
+    """The time between two depths u = -log(1-g), in which the approach to consensus is a straight line."""
+    if low < high and _pull(math.exp(-low), n, beta, normalized) == 0:
+        start = -math.expm1(-low)
         raise InvalidInput(
             f"the overlap does not move from {start:g} within the range of numbers: beta = {beta:g} is too large "
             "or the start is a point of rest"
         )
     from scipy import integrate
 
-    # 1-g = e^{-u} turns the approach to consensus into a straight line.
     value, _ = integrate.quad(
-        lambda u: math.exp(-u) / speed(-math.expm1(-u), n, beta, normalized),
-        -math.log1p(-start),
-        -math.log1p(-end),
-        epsabs=0,
-        epsrel=1e-12,
-        limit=400,
+        lambda u: 1 / _pull(math.exp(-u), n, beta, normalized), low, high, epsabs=0, epsrel=1e-12, limit=400
     )
     return value
 
 
 def overlap(t: float, n: int, beta: float, start: float = 0.0, normalized: bool = True) -> float:
-    """g(t), the inverse of `travel_time`."""
-    _check(start, n, beta)
-    if t < 0:
-        raise InvalidInput(f"t must be >= 0, got {t}")
-    if t == 0:
+    """g(t), the inverse of `travel_time`; 1 where 1 - g is below the range of numbers."""
+    start, n, beta = _checked(start, n, beta)
+    t, normalized = number(t, "t", least=0.0), flag(normalized, "normalized")
+    if t == 0 or start == 1:
         return start
     from scipy import optimize
 
-    low = high = -math.log1p(-start)
-    while travel_time(-math.expm1(-(high + 1)), n, beta, start, normalized) < t and high < LARGEST_DEPTH:
-        high += 1
-    u = optimize.brentq(
-        lambda v: travel_time(-math.expm1(-v), n, beta, start, normalized) - t,
-        low,
-        high + 1,
-        xtol=1e-14,
-        rtol=1e-14,
-    )
+    low = -math.log1p(-start)
+    high, step = low, 1.0
+    while high < LARGEST_DEPTH and _time(low, high, n, beta, normalized) < t:
+        high, step = high + step, 2 * step
+    if high >= LARGEST_DEPTH and _time(low, high, n, beta, normalized) < t:
+        return 1.0
+    u = optimize.brentq(lambda v: _time(low, v, n, beta, normalized) - t, low, high, xtol=1e-14, rtol=1e-14)
     return -math.expm1(-u)
 
 
 def late_rate(beta: float, normalized: bool = True) -> float:
     """Exponent of 1-g near consensus: 2 (softmax), 2 e^beta (unnormalised) (B3)."""
-    check_beta(beta)
+    beta, normalized = number(beta, "beta", least=0.0), flag(normalized, "normalized")
     if not normalized and beta > LARGEST_EXPONENT:
         raise InvalidInput(
             f"the unnormalised rate 2 e^beta overflows for beta > {LARGEST_EXPONENT:g}, got {beta:g}"
@@ -100,9 +106,9 @@ def late_rate(beta: float, normalized: bool = True) -> float:
     return 2.0 if normalized else 2 * math.exp(beta)
 
 
-def _check(g: float, n: int, beta: float) -> None:
-    check_beta(beta)
-    if n < 2:
-        raise InvalidInput(f"equiangular tokens need n >= 2, got {n}")
+def _checked(g: float, n: int, beta: float) -> tuple[float, int, float]:
+    beta, n = number(beta, "beta", least=0.0), integer(n, "n", least=2, most=LARGEST_COUNT)
+    g = number(g, "the overlap")
     if not -1 / (n - 1) <= g <= 1:
         raise InvalidInput(f"{n} equiangular tokens have overlaps in [{-1 / (n - 1):.4g}, 1], got {g}")
+    return g, n, beta

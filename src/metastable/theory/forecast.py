@@ -18,14 +18,15 @@ from metastable.flows.orbit import orbit
 from metastable.measure import Measure
 from metastable.solve.path import Path
 from metastable.solve.solve import solve
-from metastable.theory.bound import Bound, check_run
+from metastable.theory.bound import Bound, bound_along, check_run
 from metastable.theory.laplace import attention_defect, effective_tokens
 from metastable.theory.limit import LimitMap, check_isolated
 from metastable.theory.phases import Terminal, Times, phase_times, terminal
 from metastable.theory.picard import Prediction, distance_from
+from metastable.theory.priori import PrioriBound, priori_bound
 from metastable.theory.rates import Rates, rates
 from metastable.theory.spectrum import Spectrum, spectrum
-from metastable.theory.stability import PrioriBound, growth_constant, optimal_time, posteriori_bound, priori_bound
+from metastable.theory.stability import growth_constant, optimal_time
 from metastable.theory.tokens import tokens
 from metastable.theory.validity import Range, empty_range, safe_time, valid_range, warnings_at_the_start
 from metastable.theory.wording import finite, rows
@@ -201,21 +202,19 @@ class Forecast:
         else:
             arguments.instance(path, "path", Path, "a Path such as solve(...) gives")
             check_run(path, self.weights, self.beta, self.rho0)
-        drift = posteriori_bound(self.weights, self.beta, path, self.C)
         zero = torch.as_tensor(self.zero_temperature_curve(np.asarray(path.times)))
-        return Bound(drift.times, zero, drift.bound)
+        return bound_along(self.spectrum, self.beta, path, self.C, zero)
 
     @cached_property
     def _priori(self) -> PrioriBound:
         return priori_bound(self.weights, self.beta, self.rho0, self.C)
 
     def priori_bound(self, t: Any) -> Any:
-        """Theorem-type bound S4: min(2, D0(t) + ||V|| int e^{L_0(t-s)} laplace(s) ds); no run, pessimistic."""
+        """Theorem-type bound S4 of W2(rho_t^beta, Pi#rho_0), at most 2: no run, pessimistic."""
         times = _times(t)
         if not times.size:
             return torch.zeros(0, dtype=torch.float64)
-        total = self._priori(float(times) if times.ndim == 0 else times) + self.zero_temperature_curve(t)
-        return min(2.0, total) if isinstance(total, float) else torch.clamp(total, max=2.0)
+        return self._priori.to_limit(float(times) if times.ndim == 0 else times, self.zero_temperature_curve(t))
 
     @cached_property
     def _prediction(self) -> Prediction:

@@ -15,10 +15,11 @@ from jaxtyping import Float
 from scipy import special
 from torch import Tensor
 
+from metastable.arguments import function, integer, number, shown
 from metastable.attention import attend
 from metastable.errors import InvalidInput
 from metastable.measure import as_tensor
-from metastable.theory.tokens import tokens
+from metastable.theory.tokens import answer, check_weights, tokens
 from metastable.weights import AttentionWeights
 
 EXPANSION_FROM = 100.0
@@ -27,6 +28,12 @@ EXPANSION_FROM = 100.0
 LARGEST_LEADING_TERM = 250
 """Largest index of the leading term for which the power series of the partition function is summed: beyond it
 scaled Bessel functions have all their digits."""
+LARGEST_DIMENSION = 10**9
+"""Largest dimension of a Bessel ratio that is asked for; the order d/2 of the functions is exact far beyond it."""
+LARGEST_KAPPA = 1e150
+"""Largest kappa, so that its square is a number."""
+LARGEST_COUNT = 2**53
+"""Largest number of tokens that a float holds exactly."""
 UNDERFLOW = 1e-280
 """Scaled Bessel functions below this are about to leave the range of numbers, whose end is 1e-308."""
 
@@ -41,7 +48,7 @@ def bessel_ratio(d: int, kappa: Any) -> Any:
     >>> round(bessel_ratio(64, 10.0), 10)
     0.1527119042
     """
-    k = _checked_kappa(d, kappa)
+    d, k = _checked(d, kappa)
     ratio = _ratio_and_complement(d, k)[0]
     return float(ratio) if np.ndim(kappa) == 0 else torch.from_numpy(np.asarray(ratio))
 
@@ -82,14 +89,15 @@ def _ratio_series(d: int, terms: int = 10) -> list[float]:
 
 def bessel_ratio_expansion(d: int, kappa: Any) -> Any:
     """1 - (d-1)/(2k) + (d-1)(d-3)/(8k^2), the first three terms of A_d(k) for large k."""
-    k = _checked_kappa(d, kappa)
+    d, k = _checked(d, kappa)
     value = 1 - (d - 1) / (2 * k) + (d - 1) * (d - 3) / (8 * k**2)
     return float(value) if np.ndim(kappa) == 0 else torch.from_numpy(np.asarray(value))
 
 
 def uniform_mean(w: AttentionWeights, points: Any, beta: float) -> Float[Tensor, "n d"]:
     """m_beta(x) = A_d(beta|B^T x|) B^T x/|B^T x| for uniform keys, exact (L1)."""
-    x = tokens(points, w.d).points
+    x = tokens(points, check_weights(w).d).points
+    beta = number(beta, "beta", least=0.0)
     direction = w.B_transpose(x)
     length = torch.linalg.vector_norm(direction, dim=1)
     return (bessel_ratio(w.d, (beta * length).numpy()) / length)[:, None] * direction
@@ -99,8 +107,16 @@ def smooth_mean(
     direction: Float[Tensor, "n d"], kappa: Float[Tensor, "n"], gradient_log_density: Float[Tensor, "n d"]
 ) -> Float[Tensor, "n d"]:
     """e + (1/kappa)[-(d-1)/2 e + grad_S log f(e)]: the mean for a smooth density f up to O(kappa^-2) (L2)."""
-    d = direction.shape[1]
-    return direction + (gradient_log_density - (d - 1) / 2 * direction) / kappa[:, None]
+    e, k = as_tensor(direction, "direction"), as_tensor(kappa, "kappa")
+    slope = as_tensor(gradient_log_density, "gradient_log_density")
+    if e.ndim != 2 or k.shape != e.shape[:1] or slope.shape != e.shape:
+        raise InvalidInput(
+            "directions, kappas and gradients must have shapes (n, d), (n,) and (n, d), got "
+            f"{tuple(e.shape)}, {tuple(k.shape)} and {tuple(slope.shape)}"
+        )
+    if not bool((k > 0).all()):
+        raise InvalidInput(f"kappa must be > 0, got {shown(kappa)}")
+    return e + (slope - (e.shape[1] - 1) / 2 * e) / k[:, None]
 
 
 def density_bound(d: int, kappa: Any, ratio: float) -> Any:
@@ -108,9 +124,9 @@ def density_bound(d: int, kappa: Any, ratio: float) -> Any:
 
     For d >= 3 itself below sqrt(ratio (d-1)/kappa); not for d = 2, where 1 - A_2 = 1/(2k) + 1/(8k^2) + ...
     """
-    if not ratio >= 1:
-        raise InvalidInput(f"f_max/f_min must be >= 1, got {ratio}")
-    value = np.sqrt(2 * ratio * _ratio_and_complement(d, _checked_kappa(d, kappa))[1])
+    ratio = number(ratio, "f_max/f_min", least=1.0)
+    d, k = _checked(d, kappa)
+    value = np.sqrt(2 * ratio * _ratio_and_complement(d, k)[1])
     return float(value) if np.ndim(kappa) == 0 else torch.from_numpy(np.asarray(value))
 
 
@@ -120,10 +136,14 @@ def cap_bound(kappa: float, cap_mass: Callable[[np.ndarray], np.ndarray]) -> flo
     `cap_mass` maps heights h (array) to the masses of the caps around e; empty caps are skipped. This is the origin
     of sqrt(log(beta+1)/beta): for mass >= const h^{(d-1)/2} the minimum sits at r ~ log(kappa)/kappa.
     """
-    if kappa <= 0:
+    kappa = number(kappa, "kappa", least=0.0)
+    function(cap_mass, "cap_mass")
+    if kappa == 0:
         return 2.0
     r = np.geomspace(1e-3 / kappa, 4.0, 800) if kappa > 2.5e-4 else np.array([4.0])
-    mass = np.asarray(cap_mass(r / 2), dtype=np.float64)
+    mass = answer(cap_mass, r / 2, "cap_mass").numpy()
+    if mass.shape != r.shape:
+        raise InvalidInput(f"cap_mass must give one mass per height, got {shown(mass)} for {len(r)} heights")
     seen = mass > 0
     if not seen.any():
         return 2.0
@@ -131,16 +151,42 @@ def cap_bound(kappa: float, cap_mass: Callable[[np.ndarray], np.ndarray]) -> flo
     return min(2.0, math.sqrt(2 * float(value.min())))
 
 
+def cap_moment(kappa: float, chords: np.ndarray, masses: np.ndarray) -> float:
+    """|m - e|^2 <= F, the largest E_w|y - e|^2, w = e^{-kappa|y-e|^2/2}, when caps hold at least their masses (L6).
+
+    masses[j] (increasing) is a lower bound of the mass within chords[j] of e. With s^2 = F + 2/kappa the function
+    w(u)(u^2 - F) of u = |y - e| increases up to s and then decreases: the worst law has the mass that is bound to
+    lie within s as far out as it may and the rest at s, so that F solves
+        sum_{u_j < s} dm_j w(u_j)(u_j^2 - F) + (1 - m(s)) w(s)(s^2 - F) = 0,  decreasing in F.
+    """
+    if kappa <= 0:
+        return 2.0
+    square, held = chords**2, np.minimum(masses, 1.0)
+    parts = np.diff(held, prepend=0.0)
+    weight = parts * np.exp(-kappa * square / 2)
+    inside, moment = np.cumsum(weight), np.cumsum(weight * square)
+    low, high = 0.0, 4.0
+    for _ in range(50):
+        F = (low + high) / 2
+        far = min(F + 2 / kappa, 4.0)
+        j = int(np.searchsorted(square, far)) - 1
+        sure = (held[j], inside[j], moment[j]) if j >= 0 else (0.0, 0.0, 0.0)
+        rest = (1 - sure[0]) * math.exp(-kappa * far / 2) * (far - F)
+        low, high = (F, high) if sure[2] - F * sure[1] + rest > 0 else (low, F)
+    return math.sqrt(high)
+
+
 def uniform_cap(d: int, height: Any) -> np.ndarray:
     """Uniform measure of {y : 1 - <y, e> <= h}: (1/2) I_{1-(1-h)^2}((d-1)/2, 1/2), reflected beyond the equator."""
-    h = np.clip(np.asarray(height, dtype=np.float64), 0.0, 2.0)
+    d = integer(d, "d", least=2, most=LARGEST_DIMENSION)
+    h = np.clip(as_tensor(height, "height").numpy(), 0.0, 2.0)
     half = 0.5 * special.betainc((d - 1) / 2, 0.5, h * (2 - h))
     return np.where(h <= 1, half, 1 - half)
 
 
 def log_partition_uniform(d: int, kappa: Any) -> Any:
     """log E e^{kappa u} = log[Gamma(d/2) (2/kappa)^{d/2-1} I_{d/2-1}(kappa)], u = <e, y>, y uniform on S^{d-1}."""
-    k = _checked_kappa(d, kappa)
+    d, k = _checked(d, kappa)
     quarter = k * k / 4
     # The largest term of the series 0F1(; d/2; k^2/4) sits at the root of j (j + d/2) = k^2/4.
     peak = quarter / (d / 4 + np.sqrt(d * d / 16 + quarter))
@@ -148,7 +194,7 @@ def log_partition_uniform(d: int, kappa: Any) -> Any:
     value = np.where(short, _series_log_partition(d, np.where(short, quarter, 0.0)), 0.0)
     if not short.all():
         q = np.where(short, 1.0, k)
-        long = special.gammaln(d / 2) + (d / 2 - 1) * np.log(2 / q) + _log_scaled_bessel(d / 2 - 1, q) + q
+        long = special.gammaln(d / 2) + (d / 2 - 1) * np.log(2 / q) + log_scaled_bessel(d / 2 - 1, q) + q
         value = np.where(short, value, long)
     return float(value) if np.ndim(kappa) == 0 else torch.from_numpy(np.asarray(value))
 
@@ -163,7 +209,7 @@ def _series_log_partition(d: int, quarter: np.ndarray) -> np.ndarray:
     return np.log1p(total)
 
 
-def _log_scaled_bessel(nu: float, x: np.ndarray) -> np.ndarray:
+def log_scaled_bessel(nu: float, x: np.ndarray) -> np.ndarray:
     """log(e^{-x} I_nu(x)) for large x or nu: where scipy underflows or gives up, Debye's or Hankel's expansion."""
     with np.errstate(divide="ignore", invalid="ignore"):
         plain = special.ive(nu, x)
@@ -191,11 +237,13 @@ def _log_scaled_bessel(nu: float, x: np.ndarray) -> np.ndarray:
 
 def sampling_error(d: int, kappa: float, n: int) -> float:
     """RMS tangential error of m over n iid uniform keys, sqrt(E[w^2 |P_e y|^2]/(E w)^2/n), w = e^{kappa u} (L5)."""
-    k = float(kappa)
+    d = integer(d, "d", least=2, most=LARGEST_DIMENSION)
+    k = number(kappa, "kappa", least=0.0, most=LARGEST_KAPPA / 2)
+    n = integer(n, "n", least=1)
     double = 2 * k
     spread = (d - 1) / d if k == 0 else (d - 1) / double * bessel_ratio(d, double)
     growth = log_partition_uniform(d, double) - 2 * log_partition_uniform(d, k)
-    log_error = (math.log(spread / n) + growth) / 2
+    log_error = (math.log(spread) - math.log(n) + growth) / 2
     return math.exp(log_error) if log_error < 709 else math.inf
 
 
@@ -207,7 +255,8 @@ def effective_tokens(n: int, kappa: Any, d: int) -> Any:
     >>> effective_tokens(1000, 100.0, 3)
     10.0
     """
-    k = _checked_kappa(d, kappa)
+    n = integer(n, "n", least=1, most=LARGEST_COUNT)
+    d, k = _checked(d, kappa)
     with np.errstate(divide="ignore"):
         log_share = (d - 1) / 2 * np.log(4 * np.pi / k) + special.gammaln(d / 2) - np.log(2) - d / 2 * np.log(np.pi)
     value = n * np.exp(np.minimum(log_share, 0.0))
@@ -219,7 +268,10 @@ def attention_defect(w: AttentionWeights, rho: Any, beta: float, queries: int = 
 
     At most `queries` tokens ask (a seeded choice by mass); all tokens answer.
     """
-    measure = tokens(rho, w.d)
+    measure = tokens(rho, check_weights(w).d)
+    beta = number(beta, "beta", least=0.0)
+    queries = integer(queries, "queries", least=1, most=LARGEST_COUNT)
+    seed = integer(seed, "seed", least=0, most=2**63 - 1)
     x, mass = measure.points, measure.mass
     if measure.n > queries:
         chosen = torch.multinomial(mass, queries, replacement=True, generator=torch.Generator().manual_seed(seed))
@@ -232,10 +284,9 @@ def attention_defect(w: AttentionWeights, rho: Any, beta: float, queries: int = 
     return math.sqrt(float((weight * ((mean - direction) ** 2).sum(1)).sum()))
 
 
-def _checked_kappa(d: int, kappa: Any) -> np.ndarray:
-    if d < 2:
-        raise InvalidInput(f"the sphere S^(d-1) needs d >= 2, got d = {d}")
-    k = as_tensor(kappa, "kappa").numpy()
-    if bool((~(k >= 0) | np.isinf(k)).any()):
-        raise InvalidInput(f"kappa must be finite and >= 0, got {kappa}")
-    return k
+def _checked(d: Any, kappa: Any) -> tuple[int, np.ndarray]:
+    d = integer(d, "d", least=2, most=LARGEST_DIMENSION)
+    k = as_tensor(kappa, "kappa").cpu().numpy()
+    if bool((~(k >= 0) | (k > LARGEST_KAPPA)).any()):
+        raise InvalidInput(f"kappa must be >= 0 and <= {LARGEST_KAPPA:g}, got {shown(kappa)}")
+    return d, k

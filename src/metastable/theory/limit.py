@@ -15,12 +15,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from metastable.arguments import instance, number
 from metastable.errors import InvalidInput, NotDefined
 from metastable.flows.orbit import orbit_clock
 from metastable.measure import Measure, as_measure
 from metastable.spectral import TOLERANCE, Dominant
 from metastable.theory.spectrum import Spectrum, spectrum
-from metastable.theory.tokens import check_dimension, tokens
+from metastable.theory.tokens import check_dimension, check_weights, read_times, tokens
 from metastable.weights import AttentionWeights
 
 
@@ -33,6 +34,9 @@ class LimitMap:
     """Pi(x) = Qx/|Qx|, callable on points (n, d); see `limit_map`."""
 
     spectrum: Spectrum
+
+    def __post_init__(self) -> None:
+        instance(self.spectrum, "the spectrum of a limit map", Spectrum, "a Spectrum, see spectrum(w)")
 
     @property
     def projector(self) -> Float[Tensor, "d d"]:
@@ -72,7 +76,7 @@ def limit_map(w: AttentionWeights, tolerance: float = TOLERANCE) -> LimitMap:
     >>> limit_map(w)([[-0.6, 0.8]]).tolist()
     [[-1.0, 0.0]]
     """
-    s = spectrum(w, tolerance)
+    s = _spectrum(w, tolerance)
     check_isolated(s)
     if s.kind == "rotation":
         raise NotDefined(
@@ -93,8 +97,9 @@ def limit(w: AttentionWeights, rho0: Any, tolerance: float = TOLERANCE) -> Measu
     Tokens in the exceptional set to rounding have no place in it: they are left out, the other masses are scaled to
     sum to one, and an `ExceptionalTokens` warning says which tokens and how much mass.
     """
-    rho = as_measure(rho0)
     pi = limit_map(w, tolerance)
+    rho = as_measure(rho0)
+    check_dimension(rho.d, w.d)
     bad = pi.exceptional(rho.points) if pi.spectrum.kind != "identity" else torch.zeros(rho.n, dtype=torch.bool)
     if not bool(bad.any()):
         return Measure(pi(rho.points), rho.mass)
@@ -115,10 +120,10 @@ def comoving_target(
     Equals Pi(x_i) at all times when a limit map exists; for a leading complex pair it is the asymptotic phase on
     the periodic orbit, for a Jordan block the algebraic approach. t a number: (n, d); a sequence: (m, n, d).
     """
-    s = spectrum(w, tolerance)
+    s = _spectrum(w, tolerance)
     check_isolated(s)
     x = tokens(points, w.d).points
-    times = np.asarray(t, dtype=np.float64)
+    times = read_times(t)
     tau = orbit_clock(w.M, w.B, x, np.atleast_1d(times))
     start = _project(s.M, x)
     start = start / torch.linalg.vector_norm(start, dim=1, keepdim=True)
@@ -130,6 +135,10 @@ def comoving_target(
     moved = inside[..., 0] @ basis.T
     moved = moved / torch.linalg.vector_norm(moved, dim=-1, keepdim=True)
     return moved[0] if times.ndim == 0 else moved
+
+
+def _spectrum(w: Any, tolerance: Any) -> Spectrum:
+    return spectrum(check_weights(w), number(tolerance, "tolerance", above=0.0, below=0.1))
 
 
 def check_isolated(s: Spectrum) -> None:

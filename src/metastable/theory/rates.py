@@ -11,11 +11,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.arguments import instance, number
 from metastable.errors import InvalidInput, NotDefined
 from metastable.spectral import Dominant
 from metastable.theory.phases import terminal
 from metastable.theory.spectrum import Spectrum, spectrum
-from metastable.theory.tokens import tokens
+from metastable.theory.tokens import check_weights, tokens
 from metastable.weights import AttentionWeights
 
 
@@ -43,7 +44,7 @@ def rates(w: AttentionWeights | Spectrum) -> Rates:
     >>> r.c, r.local
     (0.5, 1.0)
     """
-    s = w if isinstance(w, Spectrum) else spectrum(w)
+    s = w if isinstance(w, Spectrum) else spectrum(check_weights(w))
     return Rates(
         c=min(s.g_in, s.dimension * s.g_out / 2),
         local=s.g_in,
@@ -54,18 +55,19 @@ def rates(w: AttentionWeights | Spectrum) -> Rates:
 
 def local_rate(w: AttentionWeights, u: Any) -> Float[Tensor, "n"]:
     """(l1 - l2)/|B^T u|: the sharp exponent at limit points u in E, one per row (Z4)."""
-    x = tokens(u, w.d).points
+    x = tokens(u, check_weights(w).d).points
     return spectrum(w).gap / torch.linalg.vector_norm(x @ w.B.to(x), dim=1)
 
 
 def rayleigh(w: AttentionWeights, points: Any) -> Float[Tensor, "n"]:
     """R(x) = <x, Mx>, non-decreasing along orbits when M is symmetric: dR/dt = 2|P_x Mx|^2/|B^T x| (Z3)."""
-    x = tokens(points, w.d).points
+    x = tokens(points, check_weights(w).d).points
     return ((x @ w.M.to(x).T) * x).sum(1)
 
 
 def squared_tangent(m: Dominant, points: Any) -> Float[Tensor, "n"]:
     """L(x) = tan^2(angle(x, E)) = |x - P_E x|^2/|P_E x|^2 with the orthogonal projector onto E (Z3)."""
+    instance(m, "m", Dominant, "a Dominant such as spectrum(w).M")
     x = tokens(points, m.d).points
     onto = (x @ m.space.to(x)) @ m.space.to(x).T
     return ((x - onto) ** 2).sum(1) / (onto**2).sum(1)
@@ -73,7 +75,8 @@ def squared_tangent(m: Dominant, points: Any) -> Float[Tensor, "n"]:
 
 def guaranteed_tangent(w: AttentionWeights, points: Any, t: float) -> Float[Tensor, "n"]:
     """tan(angle(x_0, E)) e^{-(l1-l2) t/||B||}: an upper bound of tan(angle(x(t), E)) for symmetric M (Z3)."""
-    s = spectrum(w)
+    s = spectrum(check_weights(w))
+    t = number(t, "t", least=0.0)
     if not s.M.symmetric:
         raise NotDefined("the Lyapunov bound of the angle to E needs a symmetric M = V B^T, and this M is not")
     return torch.sqrt(squared_tangent(s.M, points)) * math.exp(-rates(s).guaranteed * t)
@@ -81,7 +84,7 @@ def guaranteed_tangent(w: AttentionWeights, points: Any, t: float) -> Float[Tens
 
 def guaranteed_distance(w: AttentionWeights, rho0: Any, t: float) -> float:
     """Upper bound of W2(rho_t, Pi#rho_0) from the guaranteed angles: W2^2 <= E[2(1 - cos angle)], M symmetric."""
-    rho = tokens(rho0, w.d)
+    rho = tokens(rho0, check_weights(w).d)
     tangent = guaranteed_tangent(w, rho, t)
     cosine = 1 / torch.sqrt(1 + tangent**2)
     return math.sqrt(float((rho.mass * 2 * (1 - cosine)).sum()))
@@ -92,7 +95,7 @@ def rotation_period(w: AttentionWeights) -> float:
 
     Half a period takes x to -x. The integrand is periodic and analytic: the trapezoidal rule is exact to rounding.
     """
-    s = spectrum(w)
+    s = spectrum(check_weights(w))
     if s.kind != "rotation" or s.dimension != 2:
         raise NotDefined(
             f"a period needs one complex pair that leads M = V B^T, got kind '{s.kind}', dimension {s.dimension}"

@@ -14,24 +14,27 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.arguments import instance, integer, number
 from metastable.errors import InvalidInput
 from metastable.flows import SelfAttention
-from metastable.measure import Measure
+from metastable.measure import Measure, as_measure
+from metastable.solve.path import Path
 from metastable.sphere import geodesic_distance, normalize, project_tangent, uniform
-from metastable.theory.laplace import cap_bound
-from metastable.theory.tokens import tokens
+from metastable.theory.tokens import check_weights, tokens
 from metastable.weights import AttentionWeights
 
 CEILING = 1e12
 """Bounds stop growing here, so that they cannot overflow; W2 is at most 2, so that they have said their last
 word."""
+MOST_SAMPLES = 10_000_000
+"""Most points of the scan for L_0, so that they fit into memory."""
 LARGEST_EXPONENT = 700.0
 """Exponents are cut here, just below the 709.78 at which e^x overflows."""
 
 
 def jacobian(w: AttentionWeights, points: Any) -> Float[Tensor, "n d d"]:
     """J(x) = P(M - <x,Mx> I)P/r - v_0(x)(P BB^T x)^T/r^2, the derivative of v_0(x) = P_x Mx/r, r = |B^T x| (S2)."""
-    return _jacobian(w, tokens(points, w.d).points)
+    return _jacobian(w, tokens(points, check_weights(w).d).points)
 
 
 def _jacobian(w: AttentionWeights, x: Tensor) -> Tensor:
@@ -61,6 +64,12 @@ def growth_constant(w: AttentionWeights, samples: int = 4096, starts: int = 12, 
     3.0
     """
 
+    check_weights(w)
+    samples = integer(samples, "samples", least=2, most=MOST_SAMPLES)
+    starts = integer(starts, "starts", least=1, most=MOST_SAMPLES)
+    seed = integer(seed, "seed", least=0, most=2**62)
+    if float(torch.linalg.svdvals(w.B.to(torch.float64))[-1]) == 0:
+        raise InvalidInput("distances of zero-temperature orbits need an invertible B, got a singular one")
     from scipy import optimize
 
     def values(x: Tensor) -> Tensor:
@@ -94,13 +103,42 @@ def growth_constant(w: AttentionWeights, samples: int = 4096, starts: int = 12, 
     return largest if largest > noise else 0.0
 
 
-def velocity_defect(w: AttentionWeights, beta: float, points: Tensor, mass: Tensor) -> float:
-    """eps = rms|v_beta - v_0| over the tokens, v_beta the softmax field of the tokens themselves."""
+def defects(w: AttentionWeights, beta: float, points: Tensor, mass: Tensor) -> np.ndarray:
+    """v_beta - v_0 of every token (n, d), v_beta the softmax field of the tokens themselves."""
     x, mass = normalize(points.to(torch.float64)), mass.to(torch.float64)
     direction = w.B_transpose(x)
     v0 = project_tangent(x, w.apply_V(direction / torch.linalg.vector_norm(direction, dim=1, keepdim=True)))
-    v = SelfAttention(w, beta=beta).velocity(0.0, x, mass)
-    return math.sqrt(float((mass * ((v - v0) ** 2).sum(1)).sum()))
+    difference: np.ndarray = (SelfAttention(w, beta=beta).velocity(0.0, x, mass) - v0).numpy()
+    return difference
+
+
+def velocity_defect(w: AttentionWeights, beta: float, points: Any, mass: Any = None) -> float:
+    """eps = rms|v_beta - v_0| over the tokens, v_beta the softmax field of the tokens themselves."""
+    check_weights(w)
+    beta = number(beta, "beta", least=0.0)
+    rho = tokens(points if mass is None else Measure(points, mass), w.d)
+    return math.sqrt(float((rho.mass.numpy() * (defects(w, beta, rho.points, rho.mass) ** 2).sum(1)).sum()))
+
+
+def highest(values: np.ndarray) -> np.ndarray:
+    """Upper bounds (m-1, ...) on the intervals of what is known at m times: the larger end and a reserve.
+
+    A smooth function exceeds both ends by at most an eighth of its second difference; the reserve is twice that,
+    with the larger of the second differences at the two ends.
+    """
+    if len(values) < 2:
+        return values[:0]
+    bend = np.abs(np.diff(values, n=2, axis=0)) if len(values) > 2 else np.abs(np.diff(values, axis=0))
+    bend = np.concatenate([bend[:1], bend, bend[-1:]]) if len(values) > 2 else np.concatenate([bend, bend])
+    top: np.ndarray = np.maximum(values[:-1], values[1:]) + np.maximum(bend[:-1], bend[1:]) / 4
+    return top
+
+
+def propagated(value: Any, forcing: Any, L0: float, h: float) -> Any:
+    """e^{L_0 h} value + forcing int_0^h e^{L_0 s} ds: y(h) of y' = L_0 y + forcing, y(0) = value."""
+    z = L0 * h
+    growth = math.expm1(min(z, LARGEST_EXPONENT))
+    return (1 + growth) * value + forcing * h * (growth / z if z > 1e-8 else 1 + z / 2)
 
 
 def accumulated_bound(times: Any, defects: Any, L0: float, upper: bool = False) -> Float[Tensor, "m"]:
@@ -141,83 +179,28 @@ def posteriori_bound(w: AttentionWeights, beta: float, path: Any, L0: float | No
     Between two saved times the larger of their two defects counts. What the defect does in between is not seen, so
     that a run saved too rarely can give too small a bound: halve the distance of the times until it stops growing.
     """
-    times = torch.as_tensor(np.asarray(path.times, dtype=np.float64))
+    check_weights(w)
+    beta = number(beta, "beta", least=0.0)
+    times = check_path(path, w.d)
+    constant = growth_constant(w) if L0 is None else number(L0, "L0", least=0.0)
+    mass = path.mass.to(torch.float64).numpy()
+    squares = [(defects(w, beta, x, path.mass) ** 2).sum(1) for x in path.points]
+    rms = np.sqrt(np.array([(mass * square).sum() for square in squares]))
+    bound = accumulated_bound(times, rms, constant, upper=True)
+    return PosterioriBound(torch.from_numpy(times), torch.from_numpy(rms), constant, bound)
+
+
+def check_path(path: Any, d: int) -> np.ndarray:
+    """The times of a path of tokens in dimension d that starts at time 0; anything else is refused."""
+    instance(path, "path", Path, "a Path, see solve")
+    if path.points.ndim != 3:
+        raise InvalidInput(f"the bound is for one system of tokens, got a path of shape {tuple(path.points.shape)}")
+    times = np.asarray(path.times, dtype=np.float64)
     if float(times[0]) != 0.0:
         raise InvalidInput(f"the bound accumulates from time 0, but the path starts at t = {float(times[0])}")
-    if path.points.shape[2] != w.d:
-        raise InvalidInput(f"the path has dimension {path.points.shape[2]} but the weights have dimension {w.d}")
-    constant = growth_constant(w) if L0 is None else L0
-    defects = [velocity_defect(w, beta, x, path.mass) for x in path.points]
-    return PosterioriBound(
-        times,
-        torch.tensor(defects, dtype=torch.float64),
-        constant,
-        accumulated_bound(times, defects, constant, upper=True),
-    )
-
-
-@dataclass(frozen=True, eq=False)
-class PrioriBound:
-    """Theorem-type bound S4: W2(rho_t^beta, rho_t^0) <= min(2, ||V|| int_0^t e^{L_0(t-s)} laplace(s) ds).
-
-    laplace(s) bounds |m_beta - e| by L4 with cap masses of rho_0 carried by the zero-temperature flow, of Lipschitz
-    constant e^{L_0 s}: a cap of angle theta around any point holds at least the smallest rho_0-mass of a cap of
-    angle theta e^{-L_0 s}. Explicit and pessimistic; finite-beta transport of the masses is not accounted for.
-    """
-
-    L0: float
-    kappa: float
-    V_norm: float
-    angles: np.ndarray
-    smallest_mass: np.ndarray
-
-    def laplace(self, s: float) -> float:
-        """Bound of |m_beta - e| at time s."""
-        shrink = math.exp(-min(self.L0 * s, LARGEST_EXPONENT))
-
-        def cap_mass(height: np.ndarray) -> np.ndarray:
-            angle = np.arccos(np.clip(1 - height, -1.0, 1.0)) * shrink
-            index = np.searchsorted(self.angles, angle, side="right") - 1
-            return np.where(index >= 0, self.smallest_mass[np.maximum(index, 0)], 0.0)
-
-        return cap_bound(self.kappa, cap_mass)
-
-    def __call__(self, t: Any) -> Any:
-        """The bound at time(s) t; a float for a number, a tensor for a sequence."""
-        wanted = np.asarray(t, dtype=np.float64)
-        end = float(np.max(wanted, initial=0.0))
-        grid = np.unique(np.concatenate([np.linspace(0, end, 129), np.atleast_1d(wanted), [0.0]]))
-        # The Laplace error grows with s, so the larger end of a panel keeps the sum an upper bound.
-        errors = np.array([self.V_norm * self.laplace(float(s)) for s in grid])
-        total = accumulated_bound(grid, errors, self.L0, upper=True).numpy()
-        value = np.minimum(2.0, np.interp(wanted, grid, total))
-        return float(value) if wanted.ndim == 0 else torch.from_numpy(value)
-
-
-def priori_bound(
-    w: AttentionWeights, beta: float, rho0: Any, L0: float | None = None, seed: int = 0
-) -> PrioriBound:
-    """S4 for tokens: the smallest cap masses of rho_0 over a sample of directions (the tokens and uniform ones)."""
-    rho = tokens(rho0, w.d)
-    d = rho.d
-    count = int(max(16, min(512, 2e7 // rho.n)))
-    generator = torch.Generator().manual_seed(seed)
-    chosen = rho.points[torch.randint(rho.n, (count // 2,), generator=generator)]
-    directions = torch.cat([chosen, -chosen, uniform(count, d, generator)])
-    angles = np.concatenate([[0.0], np.geomspace(1e-6, math.pi, 400)])
-    smallest = np.full(len(angles), np.inf)
-    for block in directions.split(32):
-        angle = torch.acos(torch.clamp(block @ rho.points.T, -1.0, 1.0))
-        order = torch.argsort(angle, dim=1)
-        total = torch.cumsum(rho.mass[order], dim=1)
-        index = torch.searchsorted(
-            torch.gather(angle, 1, order), torch.from_numpy(angles).expand(len(block), -1).contiguous(), right=True
-        )
-        mass = torch.where(index > 0, torch.gather(total, 1, (index - 1).clamp(min=0)), 0.0)
-        smallest = np.minimum(smallest, mass.min(dim=0).values.numpy())
-    constant = growth_constant(w) if L0 is None else L0
-    floor = beta * float(torch.linalg.svdvals(w.B)[-1])
-    return PrioriBound(constant, floor, w.V_norm, angles, smallest)
+    if path.points.shape[2] != d:
+        raise InvalidInput(f"the path has dimension {path.points.shape[2]} but the weights have dimension {d}")
+    return times
 
 
 def optimal_time(beta: float, C: float, c: float) -> tuple[float, float]:
@@ -226,8 +209,10 @@ def optimal_time(beta: float, C: float, c: float) -> tuple[float, float]:
     The error is (log(beta+1)/beta)^{c/(2(C+c))} up to a constant. c = infinity, data that are at their limit from
     the start: T* = 0.
     """
-    if not (beta > 0 and C + c > 0):
-        raise InvalidInput(f"the optimal time needs beta > 0 and C + c > 0, got beta = {beta}, C + c = {C + c}")
+    beta = number(beta, "beta", above=0.0)
+    C, c = number(C, "C", finite=False), number(c, "c", finite=False)
+    if not C + c > 0:
+        raise InvalidInput(f"the optimal time needs C + c > 0, got C = {C}, c = {c}")
     ratio = math.log1p(beta) / beta
     if c == math.inf:
         return 0.0, math.sqrt(ratio)
@@ -236,6 +221,7 @@ def optimal_time(beta: float, C: float, c: float) -> tuple[float, float]:
 
 def synchronous_distance(a: Measure, b: Measure) -> float:
     """RMS geodesic distance of paired tokens, an upper bound of the geodesic W2 and of the chordal one."""
+    a, b = as_measure(a), as_measure(b)
     if a.points.shape != b.points.shape:
         raise InvalidInput(
             f"tokens can be paired only with as many of the same dimension, got shapes {tuple(a.points.shape)} and "

@@ -9,14 +9,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.arguments import choice
 from metastable.flows.orbit import orbit, orbit_clock
 from metastable.measure import Measure
 from metastable.spectral import TOLERANCE
 from metastable.sphere import chordal_distance, geodesic_distance
 from metastable.theory.limit import limit, limit_map
-from metastable.theory.tokens import tokens
+from metastable.theory.tokens import check_weights, read_times, tokens
 from metastable.transport import wasserstein
-from metastable.transport.ground import check_metric
+from metastable.transport.ground import METRICS
 from metastable.weights import AttentionWeights
 
 
@@ -31,16 +32,16 @@ def zero_temperature(w: AttentionWeights, points: Any, t: Any) -> Float[Tensor, 
     >>> zero_temperature(w, [[0.6, 0.8]], 20.0)[0].round(decimals=6).tolist()
     [1.0, 0.0]
     """
-    x0 = tokens(points, w.d).points
-    times = np.asarray(t, dtype=np.float64)
+    x0 = tokens(points, check_weights(w).d).points
+    times = read_times(t)
     x = orbit(w.M, w.B, x0, np.atleast_1d(times))
     return x[0] if times.ndim == 0 else x
 
 
 def clock(w: AttentionWeights, points: Any, t: Any) -> Float[Tensor, "*m n"]:
     """The projective time tau_i(t) of every token, dtau/dt = 1/|B^T x_i|; shapes as in `zero_temperature`."""
-    x0 = tokens(points, w.d).points
-    times = np.asarray(t, dtype=np.float64)
+    x0 = tokens(points, check_weights(w).d).points
+    times = read_times(t)
     tau = orbit_clock(w.M, w.B, x0, np.atleast_1d(times))
     return tau[0] if times.ndim == 0 else tau
 
@@ -59,9 +60,9 @@ def distance_to_limit(
     >>> round(distance_to_limit(w, [[0.6, 0.8]], 0.0) ** 2, 12)  # 2 (1 - 0.6)
     0.8
     """
-    check_metric(metric, 2)
-    rho = tokens(rho0, w.d)
-    times = np.asarray(t, dtype=np.float64)
+    metric = choice(metric, "metric", METRICS)
+    rho = tokens(rho0, check_weights(w).d)
+    times = read_times(t)
     pi = limit_map(w, tolerance)
     path = orbit(w.M, w.B, rho.points, np.atleast_1d(times))
     if pi.spectrum.M.symmetric:
@@ -79,9 +80,9 @@ def coupling_to_limit(
     w: AttentionWeights, rho0: Any, t: Any, *, metric: str = "chordal", tolerance: float = TOLERANCE
 ) -> float | Float[Tensor, "m"]:
     """sqrt(E_rho0 |x(t) - Pi(x_0)|^2): the synchronous coupling, above `distance_to_limit` for any M."""
-    check_metric(metric, 2)
-    rho = tokens(rho0, w.d)
-    times = np.asarray(t, dtype=np.float64)
+    metric = choice(metric, "metric", METRICS)
+    rho = tokens(rho0, check_weights(w).d)
+    times = read_times(t)
     pi = limit_map(w, tolerance)
     path = orbit(w.M, w.B, rho.points, np.atleast_1d(times))
     keep = ~pi.exceptional(rho.points)
