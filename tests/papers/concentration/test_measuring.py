@@ -8,9 +8,9 @@ import pytest
 from metastable import sphere
 from metastable.meanfield import Uniform, reference_skew
 from metastable.measure import Measure
+from metastable.papers.concentration.departures import TERMINAL_W2
 from metastable.papers.concentration.families import plain, sheared
 from metastable.papers.concentration.measuring import distance_curve, distances, first_crossing, run, slope
-from metastable.papers.concentration.terminal import TERMINAL_W2
 
 
 def test_curve_meets_the_reference_values():

@@ -3,10 +3,14 @@
 from metastable.papers.claim import Claim
 from metastable.papers.concentration import (
     curves,
+    departures,
+    exits,
     floor,
     great_circle,
     phases,
+    run_out,
     special_weights,
+    sphere_floor,
     terminal,
     tokens,
     zero_temperature,
@@ -15,10 +19,14 @@ from metastable.papers.concentration import (
 CLAIMS: tuple[Claim, ...] = (
     *phases.CLAIMS,
     *curves.CLAIMS,
+    *sphere_floor.CLAIMS,
     *zero_temperature.CLAIMS,
     *floor.CLAIMS,
+    *departures.CLAIMS,
+    *exits.CLAIMS,
     *terminal.CLAIMS,
     *great_circle.CLAIMS,
     *special_weights.CLAIMS,
+    *run_out.CLAIMS,
     *tokens.CLAIMS,
 )

@@ -66,3 +66,12 @@ def first_crossing(times: np.ndarray, values: np.ndarray, level: float, upwards:
         return float(times[0])
     share = (level - values[j - 1]) / (values[j] - values[j - 1])
     return float(times[j - 1] + share * (times[j] - times[j - 1]))
+
+
+def farthest_from_one(ratios: Sequence[float]) -> float:
+    """The ratio that is farthest from 1: the worst of several cases.
+
+    >>> farthest_from_one([1.1, 0.7, 1.2])
+    0.7
+    """
+    return float(max(ratios, key=lambda ratio: abs(ratio - 1)))
