@@ -3,9 +3,12 @@
 from metastable.papers.claim import Claim
 from metastable.papers.concentration import (
     curves,
+    decay_rates,
     floor,
     great_circle,
+    modes,
     phases,
+    plateau,
     special_weights,
     terminal,
     tokens,
@@ -16,9 +19,12 @@ CLAIMS: tuple[Claim, ...] = (
     *phases.CLAIMS,
     *curves.CLAIMS,
     *zero_temperature.CLAIMS,
+    *decay_rates.CLAIMS,
     *floor.CLAIMS,
+    *plateau.CLAIMS,
     *terminal.CLAIMS,
     *great_circle.CLAIMS,
+    *modes.CLAIMS,
     *special_weights.CLAIMS,
     *tokens.CLAIMS,
 )
