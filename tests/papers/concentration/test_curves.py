@@ -68,5 +68,5 @@ def test_the_legend_of_a_bound_says_what_it_bounds():
 
 def test_a_statement_names_the_ranges_of_its_run():
     claim = CLAIMS[0]
-    assert "beta = 64, 256." in claim.words(Setting(quick=True))[0]
-    assert "beta = 256, 1024." in claim.words(Setting())[0]
+    assert "beta = 64 and 256." in claim.words(Setting(quick=True))[0]
+    assert "beta = 256 and 1024." in claim.words(Setting())[0]

@@ -11,7 +11,7 @@ from metastable.drawing import Lines, Series, shaded
 from metastable.meanfield import nodes, reference_skew
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.concentration.families import sheared
-from metastable.papers.concentration.measuring import distance_curve, distances, run
+from metastable.papers.concentration.measuring import distance_curve, distances, listed, run
 from metastable.papers.concentration.sources import ESTIMATE, PAPER
 from metastable.theory import distance_to_limit, forecast, limit
 
@@ -213,10 +213,6 @@ def decay_figure(outcome: Outcome) -> Lines:
     return Lines("Decay before the floor, G(0.5), skewed data", "time t", "W₂(ρ_t, Π#ρ₀)", series, log_y=True)
 
 
-def _listed(values: tuple[float, ...]) -> str:
-    return ", ".join(f"{value:g}" for value in values)
-
-
 CLAIMS = (
     Claim(
         "theorem-bound",
@@ -224,8 +220,8 @@ CLAIMS = (
             "W2(rho_t, Pi#rho_0) is below D0(t) + K sqrt(log(beta+1)/beta) e^{Ct} with one K for all beta "
             "and t, and D0, "
             "its value at zero temperature, falls like e^{-ct}: K is fitted at every second time for beta = "
-            f"{_listed(setting.choose(*FITTED))} and tested between them and for beta = "
-            f"{_listed(setting.choose(*TESTED))}. The shape is the paper's theorem, C = 1 and c = 1/2 are "
+            f"{listed(setting.choose(*FITTED))} and tested between them and for beta = "
+            f"{listed(setting.choose(*TESTED))}. The shape is the paper's theorem, C = 1 and c = 1/2 are "
             "metastable's "
             "estimates for these weights."
         ),

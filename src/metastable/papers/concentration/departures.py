@@ -11,7 +11,7 @@ from metastable.drawing import Lines, Series, shaded
 from metastable.meanfield import Uniform
 from metastable.papers.claim import Claim, Outcome, Setting, as_rows
 from metastable.papers.concentration.families import commuting, sheared
-from metastable.papers.concentration.measuring import distance_curve, first_crossing, run, slope
+from metastable.papers.concentration.measuring import distance_curve, fine, first_crossing, run, slope
 from metastable.papers.concentration.sources import ESTIMATE
 from metastable.solve import Path
 from metastable.theory import spectrum
@@ -40,7 +40,7 @@ def crossing_experiment(setting: Setting) -> Outcome:
         level = 1 / math.sqrt(3 * beta)
         crossings.append(first_crossing(times, -np.log(width / level), 0.0))
     found = slope(np.log(betas), crossings)
-    fine = np.exp(np.linspace(math.log(betas[0]), math.log(betas[-1]), 65))
+    drawn = fine(betas)
     rows = as_rows({"beta": betas, "measured t_x": crossings, "log(beta B_1)/(2c)": expected * np.log(3 * betas)})
     return Outcome(
         found / expected,
@@ -52,8 +52,8 @@ def crossing_experiment(setting: Setting) -> Outcome:
         curves={
             "beta": betas,
             "crossing": np.array(crossings),
-            "fine": fine,
-            "predicted": expected * np.log(3 * fine),
+            "fine": drawn,
+            "predicted": expected * np.log(3 * drawn),
         },
         table=rows,
     )

@@ -11,7 +11,7 @@ from metastable.drawing import Lines, Series
 from metastable.measure import Measure
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.concentration.families import competing
-from metastable.papers.concentration.measuring import first_crossing, run, slope
+from metastable.papers.concentration.measuring import fine, first_crossing, run, slope
 from metastable.papers.concentration.sources import ESTIMATE
 from metastable.solve import Path
 from metastable.theory import phase_times, spectrum
@@ -105,7 +105,13 @@ def scaling(setting: Setting, counts: tuple[int, ...], betas: tuple[float, ...],
         error / theory,
         # The exits that a rival foretells, with the scatter of those that were seen, have its slope and this error.
         rivals={name: (value / theory, error / theory) for name, value in read.items()},
-        curves=curves | {"x": np.exp(x), **columns, "predicted on": _fine(x), "predicted": _line(_fine(x), key)},
+        curves=curves
+        | {
+            "x": np.exp(x),
+            **columns,
+            "predicted on": fine(np.exp(x), 13),
+            "predicted": _line(fine(np.exp(x), 13), key),
+        },
         table=rows,
         note=f"slope {found:.3f} ± {error:.3f}, phase_times {theory:.3f}",
     )
@@ -116,10 +122,6 @@ RIVAL_SLOPES = {
     "beta": lambda c: {"crossing alone": 1 / (2 * c), "growth alone": 1 / (2 * ESCAPE), "no dependence": 0.0},
 }
 """Slopes in ln n and in ln beta that a reader might expect instead, by the rate c of concentration."""
-
-
-def _fine(x: np.ndarray) -> np.ndarray:
-    return np.exp(np.linspace(x.min(), x.max(), 13))
 
 
 def _line(values: np.ndarray, key: str) -> np.ndarray:

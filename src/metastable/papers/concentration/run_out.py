@@ -12,7 +12,7 @@ from metastable.meanfield import Uniform, nodes
 from metastable.measure import Measure
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.concentration.families import sheared
-from metastable.papers.concentration.measuring import distances, farthest_from_one, first_crossing, run, slope
+from metastable.papers.concentration.measuring import distances, farthest, first_crossing, run, slope
 from metastable.papers.concentration.sources import ESTIMATE
 from metastable.theory import distance_to_limit, limit, spectrum
 from metastable.weights import AttentionWeights
@@ -87,9 +87,9 @@ def run_out_experiment(setting: Setting) -> Outcome:
         curves |= {f"t {k}": times, f"exact {k}": exact, "n": counts.astype(float)}
         curves |= {f"W2 {k} {n}": of_n[0] for n, of_n in zip(counts, found, strict=True)}
     return Outcome(
-        farthest_from_one(ratios),
+        farthest(ratios, 1.0),
         max(errors),
-        rivals={name: (farthest_from_one(values), max(errors)) for name, values in rivals.items()}
+        rivals={name: (farthest(values, 1.0), max(errors)) for name, values in rivals.items()}
         | {"no dependence on n": (0.0, max(errors))},
         curves=curves,
         table=rows,

@@ -13,7 +13,7 @@ from metastable.drawing import Lines, shaded
 from metastable.meanfield import Skewed, nodes
 from metastable.measure import Measure
 from metastable.papers.claim import Claim, Outcome, Setting
-from metastable.papers.concentration.measuring import distances, farthest_from_one, first_crossing, run
+from metastable.papers.concentration.measuring import distances, farthest, first_crossing, run
 from metastable.papers.concentration.sources import ESTIMATE
 from metastable.weights import AttentionWeights
 
@@ -132,8 +132,8 @@ def floor_experiment(setting: Setting) -> Outcome:
         curves |= {f"t {i}": times, f"W2 {i}": w2, f"floor {i}": np.array([case.floor])}
     labels = np.array([[c.beta, c.tilt, c.top, c.rest] for c in cases(setting)])
     return Outcome(
-        farthest_from_one(ratios),
-        rivals={name: farthest_from_one(values) for name, values in rivals.items()},
+        farthest(ratios, 1.0),
+        rivals={name: farthest(values, 1.0) for name, values in rivals.items()},
         curves=curves | {"cases": labels},
         table=rows,
     )

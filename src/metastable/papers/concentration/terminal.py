@@ -12,7 +12,7 @@ from metastable import sphere
 from metastable.drawing import Lines, Series
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.concentration.families import competing, sheared
-from metastable.papers.concentration.measuring import farthest_from_one, first_crossing, run, slope
+from metastable.papers.concentration.measuring import farthest, first_crossing, run, slope
 from metastable.papers.concentration.sources import ESTIMATE
 from metastable.theory import spectrum
 from metastable.weights import AttentionWeights
@@ -60,10 +60,10 @@ def terminal_experiment(setting: Setting) -> Outcome:
         )
         curves |= {f"t {name}": times, f"distance {name}": distance, f"gap {name}": np.array([s.V.gap])}
     return Outcome(
-        farthest_from_one(ratios),
+        farthest(ratios, 1.0),
         rivals={
-            "gap of M": farthest_from_one(to_M),
-            "rate of concentration": farthest_from_one(to_inner),
+            "gap of M": farthest(to_M, 1.0),
+            "rate of concentration": farthest(to_inner, 1.0),
             "tokens stay on E": 0.0,
         },
         curves=curves,

@@ -13,7 +13,7 @@ from metastable.meanfield import nodes, reference_skew
 from metastable.measure import Measure
 from metastable.papers.claim import Claim, Outcome, Setting, as_rows
 from metastable.papers.concentration.families import plain
-from metastable.papers.concentration.measuring import run, slope
+from metastable.papers.concentration.measuring import fine, run, slope
 from metastable.papers.concentration.sources import ESTIMATE
 
 THEME = "From tokens to the mean field"
@@ -47,7 +47,7 @@ def iid_experiment(setting: Setting) -> Outcome:
     rows = as_rows({"n": counts, "rms error": rms})
     found = slope(np.log(counts), np.log(rms))
     level = math.exp(float(np.mean(np.log(rms) + 0.5 * np.log(counts))))
-    fine = np.geomspace(counts[0], counts[-1], 33)
+    drawn = fine(counts)
     return Outcome(
         found,
         uncertainty,
@@ -57,7 +57,7 @@ def iid_experiment(setting: Setting) -> Outcome:
             "n^(-1)": (-1.0, uncertainty),
             "no convergence": (0.0, uncertainty),
         },
-        curves={"n": counts.astype(float), "rms": rms, "fine": fine, "law": level / np.sqrt(fine)},
+        curves={"n": counts.astype(float), "rms": rms, "fine": drawn, "law": level / np.sqrt(drawn)},
         table=rows,
     )
 
@@ -95,9 +95,9 @@ def low_discrepancy(n: int) -> torch.Tensor:
     """Equal masses at the quantiles j (sqrt(5)-1)/2 mod 1 of the reference law: error of order 1/n."""
     law = reference_skew()
     u = np.arange(1, n + 1) * (math.sqrt(5) - 1) / 2 % 1.0
-    fine = nodes(law, 2, 20_000, kind="equispaced")
-    angle = np.unwrap(sphere.angles(fine.points).numpy())
-    below = np.cumsum(fine.mass.numpy()) - fine.mass.numpy() / 2
+    dense = nodes(law, 2, 20_000, kind="equispaced")
+    angle = np.unwrap(sphere.angles(dense.points).numpy())
+    below = np.cumsum(dense.mass.numpy()) - dense.mass.numpy() / 2
     return sphere.from_angles(np.interp(u, below, angle))
 
 
