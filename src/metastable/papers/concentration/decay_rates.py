@@ -90,7 +90,11 @@ def full_gap_figure(outcome: Outcome) -> Lines:
     t = outcome.curves["t"]
     cases = [name.split() for name in outcome.curves if name != "t"]
     series = [Series(t, outcome.curves[f"{d} {k}"], f"d = {d}, dim E = {k}") for d, k in cases]
-    series += [Series(t, np.exp(-t / 2), "exp(−g t/2)", "dashed"), Series(t, np.exp(-t), "exp(−g t)", "dotted")]
+    half, whole = len(series) - 1, 0  # the point pair comes last
+    series += [
+        Series(t, np.exp(-t / 2), "exp(−g t/2)", "dashed", colour=half),
+        Series(t, np.exp(-t), "exp(−g t)", "dashed", colour=whole),
+    ]
     return Lines("Rate of W₂ against dim E, gap g = 1", "time t", "W₂(ρ_t, Π#ρ₀)", series, log_y=True)
 
 

@@ -22,6 +22,7 @@ from metastable.theory import growth_rate
 from metastable.weights import AttentionWeights
 
 MODE_BETAS = (8.0, 32.0, 128.0)
+"""Inverse temperatures at which density modes on the circle are followed."""
 
 
 def mode_experiment(setting: Setting) -> Outcome:
@@ -70,15 +71,13 @@ def _rates(
     )
 
 
-def _rates_figure(
-    outcome: Outcome, title: str, name: str, formula: str, exact: Callable[[np.ndarray, float], Any]
-) -> Lines:
+def _rates_figure(outcome: Outcome, title: str, name: str, exact: Callable[[np.ndarray, float], Any]) -> Lines:
     """Measured rates as points on the curves of the formula, which is one for real k, too."""
     k, series = outcome.curves["k"], []
     grid = np.linspace(k[0], k[-1], 121)
     for place, (beta, rates) in enumerate(zip(outcome.curves["beta"], outcome.curves["measured"], strict=True)):
-        series.append(Series(grid, exact(grid, beta), f"{formula}, β = {beta:g}", colour=place))
-        series.append(Series(k, rates, f"measured, β = {beta:g}", "points", colour=place))
+        series.append(Series(grid, exact(grid, beta), f"β = {beta:g}", colour=place))
+        series.append(Series(k, rates, "" if place else "measured", "points", colour=place))
     series.append(Series(grid[[0, -1]], np.full(2, 2 / math.e), "2/e", "dotted", colour=len(series)))
     return Lines(title, name, "growth rate", series)
 
@@ -87,14 +86,14 @@ def mode_figure(outcome: Outcome) -> Lines:
     """Growth rates."""
     return _rates_figure(
         outcome,
-        "Growth of density modes inside E (circle, V = B = I)",
+        "Growth of density modes on the circle, V = B = I: k² I_k(β)/(β I₀(β))",
         "mode k",
-        "k² I_k(β)/(β I₀(β))",
         lambda k, beta: k**2 * special.ive(k, beta) / (beta * special.ive(0, beta)),
     )
 
 
 HARMONIC_BETAS = (2.0, 8.0, 32.0)
+"""Inverse temperatures at which harmonics on S^2 are followed."""
 
 
 def identity_experiment(setting: Setting) -> Outcome:
@@ -119,9 +118,8 @@ def identity_figure(outcome: Outcome) -> Lines:
     """Growth rates by degree."""
     return _rates_figure(
         outcome,
-        "Growth of harmonics on S², V = B = I",
+        "Growth of harmonics on S², V = B = I: k(k+1) I_{k+½}(β)/(β I_½(β))",
         "degree k",
-        "k(k+1) I_{k+½}(β)/(β I_½(β))",
         lambda k, beta: k * (k + 1) * special.ive(k + 0.5, beta) / (beta * special.ive(0.5, beta)),
     )
 

@@ -103,7 +103,7 @@ def plateau_experiment(setting: Setting) -> Outcome:
     times = np.concatenate(
         [np.linspace(0, PLATEAU_FROM, 31), np.linspace(PLATEAU_FROM + 1, plateau_end(setting), 9)]
     )
-    n, late = setting.choose(600, 2000, 400), times >= PLATEAU_FROM
+    n, late = setting.choose(600, 1000, 400), times >= PLATEAU_FROM
     curves, ratio = {"t": times}, {}
     for name, w in (("I", plain()), ("G(0.5)", sheared(0.5)), ("C", commuting())):
         rho0 = nodes(reference_skew(), 2, n, kind="graded", axis=[1.0, 0.0], depth=20.0)
