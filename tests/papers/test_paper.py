@@ -5,6 +5,7 @@ import pytest
 from metastable.errors import InvalidInput
 from metastable.papers import PAPERS, Setting, claims_of
 from sample_claims import COUNTED
+from small_claims import small_verdict
 
 
 def test_unknown_names_are_answered_with_the_valid_ones():
@@ -12,6 +13,14 @@ def test_unknown_names_are_answered_with_the_valid_ones():
         claims_of("nonsense")
     with pytest.raises(InvalidInput, match="unknown claim 'x'; choose from counted"):
         claims_of([COUNTED], ["x"])
+    with pytest.raises(InvalidInput, match=r"choose from three-phases, .* \(33 in all: verify --list\)") as refused:
+        claims_of("concentration", ["x"])
+    assert len(str(refused.value)) < 200
+
+
+def test_two_claims_of_one_name_are_refused():
+    with pytest.raises(InvalidInput, match="two claims are called 'counted'"):
+        claims_of([COUNTED, COUNTED])
 
 
 def test_claims_keep_the_paper_s_order_whatever_order_they_are_asked_in():
@@ -25,6 +34,33 @@ def test_every_paper_can_be_run_by_name(name):
     paper = PAPERS[name]
     assert paper.name == name and paper.title and paper.authors and paper.arxiv
     assert paper.claims == claims_of(name) and len({claim.name for claim in paper.claims}) == len(paper.claims)
+
+
+CLAIMS = [claim for paper in PAPERS.values() for claim in paper.claims]
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
+def test_every_claim_names_a_rival(claim):
+    """A verdict is worth what it can exclude."""
+    assert claim.rivals and all(sentence.endswith(".") for sentence in claim.rivals.values())
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
+def test_every_claim_holds_in_its_small_form_and_its_rivals_fail(claim):
+    verdict = small_verdict(claim.name)
+    assert verdict.holds or verdict.standing == "open", (verdict.measured, verdict.uncertainty, verdict.note)
+    assert all(rival.fails for rival in verdict.rivals), verdict.rivals
+    assert not verdict.warnings and (verdict.figure is None or verdict.figure.title)
+    assert verdict.statement.endswith(".") and verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("paper", "names"), [(None, None), (3, None), ([1], None), ({}, None), ("concentration", "x"), ([COUNTED], [1])]
+)
+def test_malformed_names_are_sentences(paper, names):
+    with pytest.raises(InvalidInput) as refused:
+        claims_of(paper, names)
+    assert len(str(refused.value)) < 200
 
 
 def test_a_wrong_expectation_fails():

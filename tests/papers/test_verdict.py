@@ -4,6 +4,7 @@ import math
 import numpy as np
 import pytest
 
+from fuzz.papers import CASES
 from metastable.errors import InvalidInput
 from metastable.papers import ESTIMATE, Claim, Outcome, passed
 from metastable.papers.verdict import decide, excess
@@ -97,3 +98,7 @@ def test_rivals_are_plain_for_json():
 def test_passed_takes_verdicts_and_nothing_else(verdicts):
     with pytest.raises(InvalidInput, match="verdicts must be a sequence of verdicts"):
         passed(verdicts)
+
+
+def test_the_judge_follows_the_rule_in_random_cases():
+    assert not [said for seed in range(300) if (said := CASES["judge"](seed))]

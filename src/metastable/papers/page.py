@@ -46,6 +46,7 @@ class Group:
     """The verdicts on statements of one origin: those of the paper, or metastable's own estimates."""
 
     anchor: str
+    short: str
     title: str
     note: str
     verdicts: tuple[Verdict, ...]
@@ -69,12 +70,12 @@ def groups(verdicts: Sequence[Verdict], paper: str = "concentration") -> list[Gr
     """The paper's statements first, under its title; metastable's own estimates apart."""
     title = PAPERS[paper].title
     kinds = (
-        (False, "paper", f"The paper: {title}", "Statements of the paper itself."),
-        (True, "ours", "metastable's own estimates", "Sharper than the paper, and not claimed by it."),
+        (False, "paper", "The paper", f"The paper: {title}", "Statements of the paper itself."),
+        (True, "ours", "Estimates", "metastable's own estimates", "Sharper than the paper, and not claimed by it."),
     )
     found = [
-        Group(anchor, heading, note, tuple(v for v in verdicts if v.ours is ours))
-        for ours, anchor, heading, note in kinds
+        Group(anchor, short, heading, note, tuple(v for v in verdicts if v.ours is ours))
+        for ours, anchor, short, heading, note in kinds
     ]
     return [group for group in found if group.verdicts]
 

@@ -2,34 +2,47 @@ import math
 
 import numpy as np
 import pytest
-import torch
 
-from metastable.papers import Outcome, Setting
+from metastable.papers import Outcome, Setting, claims_of
 from metastable.papers.concentration.floor import (
-    _median_ratio,
-    _theorem,
-    floor_mass_experiment,
-    symmetric_floor_figure,
+    error_figure,
+    exponent,
+    floor_figure,
+    theorem,
 )
+from small_claims import small_verdict
 
 
 def test_the_theorem_s_power_of_beta():
-    assert _theorem(np.array([math.e - 1])) == pytest.approx(1 / math.sqrt(math.e - 1))
+    assert theorem(np.array([math.e - 1])) == pytest.approx(1 / math.sqrt(math.e - 1))
 
 
-def test_the_median_is_that_of_the_half_of_positive_x1():
-    angle = torch.tensor([-0.2, 0.1, 0.4, math.pi - 0.3], dtype=torch.float64)
-    points = torch.stack([angle.cos(), angle.sin()], dim=1)
-    assert _median_ratio(points, torch.full((4,), 0.25, dtype=torch.float64)) == pytest.approx(math.tan(0.1))
+def test_the_exponent_of_a_power():
+    betas = np.array([10.0, 30.0, 70.0])
+    assert exponent(betas, 3 * betas**-1.5) == pytest.approx(-1.5)
 
 
-def test_mass_that_changes_sides_is_the_predicted_one():
-    outcome = floor_mass_experiment(Setting(quick=True))
-    assert outcome.measured == pytest.approx(1.0, abs=0.05)
-    assert [row["predicted"] for row in outcome.table] == [1 / (2 * math.pi)] * 2
+def test_mass_that_changes_sides_is_the_predicted_one_with_every_factor():
+    verdict = small_verdict("floor-mass")
+    assert [row["predicted"] for row in verdict.table] == pytest.approx([1 / (2 * math.pi), 3 / (16 * math.pi)])
+    for row in verdict.table:
+        assert row["its limit"] == pytest.approx(row["predicted"], rel=0.03)
+    without = {rival.name: rival.measured for rival in verdict.rivals}
+    assert without["not a"] == pytest.approx(0.5, rel=0.03) and without["not l1"] == pytest.approx(1.5, rel=0.03)
 
 
-def test_offsets_are_scaled_by_beta():
-    curves = {"t": np.zeros(2), "beta": np.array([2.0, 4.0]), "offset": np.array([[1.0, 1.0], [0.5, 0.5]])}
-    series = symmetric_floor_figure(Outcome(-1.0, curves=curves)).series
-    assert [one.y.tolist() for one in series] == [[2.0, 2.0], [2.0, 2.0]]
+def test_words_name_the_range_of_the_run_and_the_figure_shows_no_other():
+    (claim,) = claims_of("concentration", ["floor-exponent"])
+    assert "25, 45 and 80" in claim.words(Setting(quick=True))[1]
+    assert "25, 50, 100, 200 and 400" in claim.words(Setting())[1]
+    beta = np.array([25.0, 45.0, 80.0])
+    points, law, bound = floor_figure(Outcome(-0.5, curves={"beta": beta, "floor": 0.6 / np.sqrt(beta)})).series
+    assert points.x.tolist() == beta.tolist() and len(law.x) == len(bound.x) > 100
+    assert law.y == pytest.approx(0.6 / np.sqrt(law.x)) and law.colour == points.colour
+
+
+def test_each_time_and_its_slope_share_a_colour():
+    beta = np.array([50.0, 100.0])
+    series = error_figure(Outcome(-1.0, curves={"beta": beta, "t = 1": 1 / beta, "t = 2": 3 / beta})).series
+    assert [one.colour for one in series[:4]] == [0, 0, 1, 1]
+    assert series[3].y == pytest.approx(3 / series[3].x)

@@ -66,3 +66,24 @@ def first_crossing(times: np.ndarray, values: np.ndarray, level: float, upwards:
         return float(times[0])
     share = (level - values[j - 1]) / (values[j] - values[j - 1])
     return float(times[j - 1] + share * (times[j] - times[j - 1]))
+
+
+def farthest(values: Sequence[float] | np.ndarray, expected: float) -> float:
+    """The value that is farthest from what is expected: one number for several cases of a formula."""
+    return max(map(float, values), key=lambda value: abs(value - expected))
+
+
+def fine(values: Sequence[float] | np.ndarray, points: int = 121) -> np.ndarray:
+    """A fine grid over the range of the values, geometric when all are positive: where theory is drawn."""
+    first, last = float(np.min(values)), float(np.max(values))
+    return np.geomspace(first, last, points) if first > 0 else np.linspace(first, last, points)
+
+
+def listed(values: Sequence[float] | np.ndarray) -> str:
+    """The values of a run in words.
+
+    >>> listed([25.0, 50.0, 100.0])
+    '25, 50 and 100'
+    """
+    words = [f"{value:g}" for value in values]
+    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]
