@@ -1,6 +1,6 @@
 """How far the rigorous bounds lie above the truth: ratios to W2 of runs, on random heads.
 
-    python benchmarks/bounds.py [--quick] [--out FOLDER]
+    python benchmarks/bounds.py [--quick | --cases 200] [--out FOLDER]
 
 Random weights with a gap, d = 2..5, n = 50..400 tokens (nodes, von Mises-Fisher or uniform samples), beta = 4..500,
 by seed. The run at finite beta gives W2 to the limit; beside it stand the bound along the run (with and without the
@@ -70,9 +70,10 @@ def one_case(seed, symmetric):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--cases", type=int, default=200)
     parser.add_argument("--out", default="metastable-out/bench")
     arguments = parser.parse_args()
-    cases = 12 if arguments.quick else 200
+    cases = 12 if arguments.quick else arguments.cases
     warnings.simplefilter("ignore", ExceptionalTokens)
     found: dict[str, dict[str, list]] = {}
     unresolved = []

@@ -3,49 +3,53 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
 
 import metastable as ms
+from fuzz.bounds import case, random_case, truth
 from metastable.errors import InvalidInput
 from metastable.papers.concentration.families import commuting, sheared
-from metastable.theory import forecast, spectrum
-from metastable.theory.validity import LEAST_EFFECTIVE_TOKENS
-from random_heads import head, measured, tokens
+from metastable.theory import forecast
 
 G = sheared(0.5)
 
 
-def check_bounds(seed, d, n):
-    rng = np.random.default_rng(seed)
-    w = head(rng, d, symmetric=rng.random() < 0.7)
-    s = spectrum(w)
-    assume(s.kind in ("point pair", "subsphere"))
-    beta = float(np.exp(rng.uniform(0, math.log(400))))
-    rho0 = tokens(rng, d, n)
-    f = forecast(w, beta, rho0)
-    times = np.linspace(0, float(rng.uniform(0.5, 4.0)) / f.c_local, 25)
-    path, W = measured(w, beta, rho0, times)
-    bound = f.bound(path)
-    assert bool((bound.values.numpy() >= W - 1e-9).all())
-    assert bool((f.priori_bound(times).numpy() >= W - 1e-9).all())
-    safe = times <= f.times.safe
-    if s.M.symmetric and f.n_eff >= LEAST_EFFECTIVE_TOKENS:
-        assert bool((f.safe_curve(times).numpy()[safe] >= W[safe]).all())
-    assert float(bound.values[0]) == pytest.approx(W[0], abs=1e-7)  # no drift yet: the bound is attained
-
-
-@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(seed=st.integers(0, 2**31 - 1), d=st.sampled_from([2, 3, 5]))
-def test_bounds_lie_above_the_simulation(seed, d):
-    check_bounds(seed, d, 120)
+@pytest.mark.parametrize("seed", range(1000, 1006))
+def test_bounds_lie_above_the_simulation(seed):
+    assert case(seed) is None
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
-@given(seed=st.integers(0, 2**31 - 1), d=st.sampled_from([2, 3, 5]))
-def test_bounds_lie_above_the_simulation_in_200_cases(seed, d):
-    check_bounds(seed, d, 120)
+@pytest.mark.parametrize("seed", range(1006, 1040))
+def test_bounds_lie_above_the_simulation_in_more_cases(seed):
+    assert case(seed) is None
+
+
+def test_the_bound_follows_the_run_where_one_constant_gives_up():
+    """G(.5), skewed tokens, beta = 256: within half of W2 until t = 5; with L_0 alone it ends three times above."""
+    angles = 2 * math.pi * (np.arange(400) + 0.5) / 400
+    density = 1 + 0.5 * np.cos(angles - 1) + 0.3 * np.sin(2 * angles)
+    rho0 = ms.Measure(np.stack([np.cos(angles), np.sin(angles)], axis=1), mass=density)
+    f = forecast(G, 256.0, rho0, deterministic=True)
+    times = np.linspace(0.0, 5.0, 61)
+    path = ms.solve(ms.SelfAttention(G, beta=256.0), rho0, t=5.0, times=times)
+    target = ms.theory.limit(G, rho0)
+    W = np.array([float(ms.wasserstein(path.measure(i), target)) for i in range(0, 61, 6)])
+    bound = f.bound(path)
+    ratio = bound.values.numpy()[::6] / W
+    assert ratio.min() >= 1 - 1e-9 and ratio.max() < 1.5 and bound.unresolved == 0
+    assert float((bound.zero + bound.drift)[-1]) > 3 * W[-1]
+    assert bound.label == "rigorous bound for this run of 400 tokens"
+
+
+def test_rare_frames():
+    """A token that crosses between two saved times is found on the other side: its bound goes on from there."""
+    f, times = random_case(17)
+    path, W = truth(f, times)
+    rare = f.bound(path)
+    assert bool((rare.values.numpy() >= W - 1e-6).all())
+    often = f.bound(truth(f, np.linspace(0.0, times[-1], 4 * len(times) - 3))[0])
+    assert often.unresolved == 0
+    assert rare.values.numpy() == pytest.approx(often.values.numpy()[::4], rel=0.15)
 
 
 def test_bound_refuses_a_run_of_something_else():
@@ -68,3 +72,6 @@ def test_bound_refuses_a_run_of_something_else():
     ):
         with pytest.raises(InvalidInput, match=word):
             f.bound(path)
+    for nonsense in ("path", 3, [], x):
+        with pytest.raises(InvalidInput, match="path must be a Path"):
+            f.bound(nonsense)

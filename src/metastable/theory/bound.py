@@ -111,7 +111,8 @@ def orbit_angles(s: Spectrum, orbits: Float[Tensor, "m n d"], target: np.ndarray
 
 def check_run(path: Any, w: AttentionWeights, beta: float, rho0: Measure) -> None:
     """Refuse a run that is not one of the softmax flow of these weights at this beta from rho_0."""
-    ran = getattr(path, "provenance", {}).get("parameters", {}).get("flow", {})
+    check_path(path, rho0.d)
+    ran = path.provenance.get("parameters", {}).get("flow", {})
     own = SelfAttention(w, beta=beta).describe()
     if ran.get("flow", own["flow"]) != own["flow"]:
         raise InvalidInput(f"the bound is for a path of the flow {own['flow']}, got a path of {ran['flow']}")

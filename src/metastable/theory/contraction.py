@@ -158,8 +158,10 @@ class Symmetric:
 
     def advance(self, state: Angles, push: Push, h: float) -> Angles:
         """Upper bounds of the angles after time h under a push that is constant."""
-        theta = self._advanced(state.theta, push.lift, h, inner=self.gap)
         psi = self._advanced(state.psi, push.away, h, inner=self.gap if self.line else 0.0)
+        if self.line:  # p = Pi(x_0) and theta = psi until a token crosses
+            return Angles(psi, np.full_like(psi, math.pi / 2), np.full_like(psi, math.pi))
+        theta = self._advanced(state.theta, push.lift, h, inner=self.gap)
         certified = theta < math.pi / 2
         # Inside the interval theta may be larger than at its ends by what the push alone can do.
         highest = np.minimum(np.maximum(state.theta, theta) + h * np.maximum(push.lift, 0), math.pi / 2)
