@@ -118,3 +118,13 @@ def test_a_trend_without_numbers_is_nothing():
 def test_what_has_no_svg_is_refused():
     with pytest.raises(InvalidInput, match="cannot draw a PhaseMap as SVG; expected Lines, Spectra, Grid"):
         svg(phase_map())
+
+
+@pytest.mark.parametrize(
+    "options", [{"colour": 1}, {"width": -1}, {"width": "wide"}, {"heading": 1}, {"label": None}]
+)
+def test_options_that_a_figure_does_not_have_are_sentences(options):
+    figure = Lines("t", "x", "y", [Series([0.0, 1.0], [1.0, 2.0], "a")])
+    with pytest.raises(InvalidInput) as refused:
+        svg(figure=figure, **options)
+    assert len(str(refused.value)) < 200

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from metastable.arguments import instance
 from metastable.drawing.figures import Axis, Eigenvalues, Spectra
 from metastable.theory import Spectrum
 
@@ -19,6 +20,7 @@ def spectra(spectrum: Spectrum, title: str = "Spectra of M = V Bᵀ and of V") -
     >>> [part.dominant for part in spectra(theory.spectrum(w)).parts]
     [[True, False], [True, False]]
     """
+    instance(spectrum, "spectrum", Spectrum, "what theory.spectrum returns")
     parts = []
     for part, label in ((spectrum.M, "M = V Bᵀ"), (spectrum.V, "V")):
         values = [complex(z) for z in part.eigenvalues.tolist()]
@@ -28,5 +30,6 @@ def spectra(spectrum: Spectrum, title: str = "Spectra of M = V Bᵀ and of V") -
 
 def dominant_axes(spectrum: Spectrum) -> list[Axis]:
     """The dominant spaces of M and of V where they are lines."""
+    instance(spectrum, "spectrum", Spectrum, "what theory.spectrum returns")
     found = ((spectrum.M, "E: top of M = V Bᵀ", CONCENTRATED), (spectrum.V, "top of V", TERMINAL))
     return [Axis(label, np.asarray(part.space[:, 0]), phase) for part, label, phase in found if part.dimension == 1]

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from metastable.arguments import instance, integer, numbers, place
 from metastable.drawing.canvas import canvas, save
 from metastable.drawing.palette import FRAME, GLOBE, GUIDE, INK, RIM, SOFT
 from metastable.drawing.tokens import evenly, graticule, place_colours, principal_axes, view_rotation
@@ -39,10 +40,14 @@ def snapshots(
     all saved tokens inside the unit disc. A token keeps the colour of its place at the first saved time; area is
     proportional to mass. Of more than 4000 tokens every k-th one is drawn.
     """
+    instance(path, "path", Path, "a Path as solve returns it")
+    place(destination, "destination")
+    numbers(view, "view", length=2)
+    integer(count, "count", least=1)
+    if title is not None:
+        instance(title, "title", str, "words")
     if len(path) < 1:
         raise InvalidInput("snapshots need a path with at least one saved time, got none")
-    if count < 1:
-        raise InvalidInput(f"count must be >= 1, got {count}")
     chosen = evenly(len(path), count)
     frames = [path.measure(int(i)).points.cpu().numpy() for i in chosen]
     times = path.times.cpu().numpy()[chosen]

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.patches import Patch
 
+from metastable.arguments import place
 from metastable.drawing.canvas import canvas, save
 from metastable.drawing.figures import Figure, Lines, PhaseMap, Portrait, Series, Spectra
 from metastable.drawing.frames import draw_frames
@@ -30,6 +31,7 @@ def draw(figure: Figure, destination: str | os.PathLike[str]) -> tuple[FilePath,
     >>> draw(Lines("A line", "x", "y", [Series([0, 1], [1, 2], "a")]), "line.png")  # doctest: +SKIP
     (PosixPath('line.png'),)
     """
+    place(destination, "destination")
     if isinstance(figure, Lines):
         return _lines(figure, destination)
     if isinstance(figure, PhaseMap):
