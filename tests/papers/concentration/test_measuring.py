@@ -8,6 +8,7 @@ import pytest
 from metastable import sphere
 from metastable.meanfield import Uniform, reference_skew
 from metastable.measure import Measure
+from metastable.papers.concentration.departures import TERMINAL_W2
 from metastable.papers.concentration.families import plain, sheared
 from metastable.papers.concentration.measuring import (
     distance_curve,
@@ -19,7 +20,6 @@ from metastable.papers.concentration.measuring import (
     run,
     slope,
 )
-from metastable.papers.concentration.terminal import TERMINAL_W2
 
 
 def test_curve_meets_the_reference_values():
