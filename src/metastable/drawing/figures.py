@@ -90,7 +90,7 @@ class Lines:
 
 @dataclass(frozen=True, eq=False)
 class PhaseMap:
-    """Which phase is nearest: phase[i, j] indexes `labels`, for beta[i] and time[j]."""
+    """Which phase it is: phase[i, j] indexes `labels`, for beta[i] and time[j]."""
 
     title: str
     times: Float[np.ndarray, "m"]

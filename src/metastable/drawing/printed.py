@@ -88,7 +88,7 @@ def _phase_map(drawn: PhaseMap, destination: str | os.PathLike[str]) -> tuple[Fi
         axis.grid(False)
         _label(axis, drawn.title, "time t", "inverse temperature β")
         handles = [Patch(color=c, label=label) for c, label in zip(PHASES, drawn.labels, strict=False)]
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), title="nearest law")
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), title="phase")
         return save(figure, destination)
 
 
