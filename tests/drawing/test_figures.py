@@ -1,9 +1,23 @@
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from metastable.drawing import Series, Trend, shaded
+from metastable.drawing import (
+    Axis,
+    Bars,
+    Eigenvalues,
+    Grid,
+    Lines,
+    PhaseMap,
+    Portrait,
+    Series,
+    Spectra,
+    Tracks,
+    Trend,
+    shaded,
+)
 from metastable.drawing.figures import caption
 from metastable.errors import InvalidInput
 from sample_figures import figures, lines
@@ -18,12 +32,12 @@ def test_a_family_goes_from_light_to_dark():
     ]
     assert [one.shade for one in shaded([([0], [1])], ["alone"])] == [0.0]
     assert shaded([([0], [k]) for k in range(2)], ["a", "b"], darkest=4)[1].shade == 0.25
-    with pytest.raises(InvalidInput, match="curves must be 2 pairs"):
+    with pytest.raises(InvalidInput, match="got 1 curves, 2 labels"):
         shaded([([0], [1])], ["one", "too many"])
 
 
 def test_a_series_that_cannot_be_drawn_is_refused_where_it_is_made():
-    with pytest.raises(InvalidInput, match="unknown style 'wavy'; choose from line, dashed"):
+    with pytest.raises(InvalidInput, match=r"unknown style 'wavy'; choose from line, dashed"):
         Series([0], [1], "a", "wavy")
     with pytest.raises(InvalidInput, match="hollow needs a value for each of the 2 points, got 1"):
         Series([0, 1], [1, 2], "a", "marked", hollow=[True])
@@ -49,3 +63,52 @@ def test_figures_are_described_without_the_libraries_that_draw_them():
 def test_families_that_do_not_fit_are_refused(curves, labels):
     with pytest.raises(InvalidInput):
         shaded(curves, labels)
+
+
+ROW, TABLE = np.zeros(3), np.zeros((2, 3))
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"),
+    [
+        (Series, {"x": None, "y": ROW, "label": "a"}),
+        (Series, {"x": ROW, "y": np.zeros(2), "label": "a"}),
+        (Series, {"x": ROW, "y": ["1", "2", "3"], "label": "a"}),
+        (Series, {"x": ROW, "y": 1j * ROW, "label": "a"}),
+        (Series, {"x": ROW, "y": [[1], [2, 3], []], "label": "a"}),
+        (Series, {"x": ROW, "y": ROW, "label": 3}),
+        (Series, {"x": ROW, "y": ROW, "label": "a", "shade": "dark"}),
+        (Series, {"x": ROW, "y": ROW, "label": "a", "colour": -1}),
+        (Series, {"x": ROW, "y": ROW, "label": "a", "hollow": [1, 2, 3]}),
+        (Lines, {"title": "t", "x_label": "x", "y_label": "y", "series": None}),
+        (Lines, {"title": "t", "x_label": "x", "y_label": "y", "series": [1]}),
+        (Lines, {"title": None, "x_label": "x", "y_label": "y", "series": []}),
+        (Lines, {"title": "t", "x_label": "x", "y_label": "y", "series": [], "log_x": 1}),
+        (Lines, {"title": "t", "x_label": "x", "y_label": "y", "series": [], "y_floor": "low"}),
+        (Lines, {"title": "t", "x_label": "x", "y_label": "y", "series": [], "x_ticks": [1]}),
+        (Lines, {"title": "t", "x_label": "x", "y_label": "y", "series": [], "x_ticks": {1.0: 1}}),
+        (PhaseMap, {"title": "t", "times": ROW, "betas": ROW, "phase": TABLE.astype(int)}),
+        (PhaseMap, {"title": "t", "times": ROW, "betas": ROW[:2], "phase": TABLE.astype(int) + 3}),
+        (Eigenvalues, {"label": "M", "values": [1.0], "dominant": [True, False]}),
+        (Eigenvalues, {"label": "M", "values": ["1"], "dominant": [True]}),
+        (Spectra, {"title": "t", "parts": [1]}),
+        (Axis, {"label": "E", "direction": "up", "phase": 1}),
+        (Axis, {"label": "E", "direction": ROW, "phase": 3}),
+        (Portrait, {"title": "t", "times": ROW, "points": TABLE, "mass": ROW}),
+        (Portrait, {"title": "t", "times": ROW, "points": np.zeros((3, 4, 2)), "mass": ROW}),
+        (Grid, {"title": "t", "values": [[1], ["a"]], "row": "r", "column": "c"}),
+        (Grid, {"title": "t", "values": [1, 2], "row": "r", "column": "c"}),
+        (Bars, {"title": "t", "values": [1]}),
+        (Bars, {"title": "t", "values": {"a": "b"}}),
+        (Tracks, {"title": "t", "tracks": [[1, 2, 3]]}),
+        (Tracks, {"title": "t", "tracks": None}),
+        (Trend, {"values": "abc"}),
+        (shaded, {"curves": [(ROW, ROW)], "labels": []}),
+        (shaded, {"curves": [ROW], "labels": ["a"]}),
+        (shaded, {"curves": None, "labels": ["a"]}),
+    ],
+)
+def test_nonsense_is_refused_where_a_figure_is_described(kind, arguments):
+    with pytest.raises(InvalidInput) as refused:
+        kind(**arguments)
+    assert len(str(refused.value)) < 200 and "\n" not in str(refused.value)

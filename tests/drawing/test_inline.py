@@ -126,3 +126,13 @@ def test_bands_and_moments_are_drawn_and_named():
         figure = Lines("t", "x", "y", series, log_x=log_x, moments={10.0: "exit"}, **told)
         drawn = svg(figure)
         assert BAND in drawn and ">exit<" in drawn and ">claimed<" in legend(figure)
+
+
+@pytest.mark.parametrize(
+    "options", [{"colour": 1}, {"width": -1}, {"width": "wide"}, {"heading": 1}, {"label": None}]
+)
+def test_options_that_a_figure_does_not_have_are_sentences(options):
+    figure = Lines("t", "x", "y", [Series([0.0, 1.0], [1.0, 2.0], "a")])
+    with pytest.raises(InvalidInput) as refused:
+        svg(figure=figure, **options)
+    assert len(str(refused.value)) < 200

@@ -11,8 +11,9 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
+from metastable.arguments import place
 from metastable.drawing.palette import GRID
-from metastable.errors import InvalidInput
+from metastable.errors import InvalidInput, StorageError
 
 STYLE: Any = {
     "font.size": 9,
@@ -45,14 +46,17 @@ def canvas(width: float = 6.4, height: float = 4.0) -> Iterator[Figure]:
 
 def save(figure: Figure, destination: str | os.PathLike[str], dpi: int = 180) -> tuple[FilePath, ...]:
     """Write a figure; a destination without suffix gives PNG and PDF, with one only that. Returns the files."""
-    target = FilePath(destination)
+    target = FilePath(place(destination, "destination"))
     suffix = target.suffix.lower().removeprefix(".")
     if suffix and suffix not in FORMATS:
         raise InvalidInput(f"figures are written as {', '.join(FORMATS)}, got the suffix {target.suffix!r}")
     files = [target] if suffix else [target.with_name(f"{target.name}.{kind}") for kind in ("png", "pdf")]
-    target.parent.mkdir(parents=True, exist_ok=True)
-    for file in files:
-        # The date is left out so that the same numbers give the same bytes.
-        metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(file.suffix[1:].lower())
-        figure.savefig(file, dpi=dpi, metadata=metadata)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        for file in files:
+            # The date is left out so that the same numbers give the same bytes.
+            metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(file.suffix[1:].lower())
+            figure.savefig(file, dpi=dpi, metadata=metadata)
+    except OSError as error:
+        raise StorageError(f"the figure cannot be written to {target}: {error.strerror}") from error
     return tuple(files)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Integer
 
-from metastable.arguments import choice, instance, integer, names, shown
+from metastable.arguments import choice, flag, instance, integer, number, sequence, shown
+from metastable.drawing.described import marks, numbers, rows, same_length, words
 from metastable.errors import InvalidInput
 
 STYLES = ("line", "dashed", "dotted", "points", "steps", "marked")
@@ -33,22 +34,30 @@ class Series:
     hollow: Sequence[bool] = ()
 
     def __post_init__(self) -> None:
+        words("a series", label=self.label)
         choice(self.style, "style", STYLES)
-        if self.hollow and len(self.hollow) != len(self.x):
-            raise InvalidInput(f"hollow needs a value for each of the {len(self.x)} points, got {len(self.hollow)}")
+        x = numbers(self.x, "x")
+        same_length(f"series {shown(self.label)}", x=len(x), y=len(numbers(self.y, "y")))
+        if self.shade is not None:
+            number(self.shade, "shade")
+        if self.colour is not None:
+            integer(self.colour, "colour", least=0)
+        hollow = sequence(self.hollow, "hollow", (bool, np.bool_), "flags")
+        if hollow and len(hollow) != len(x):
+            raise InvalidInput(f"hollow needs a value for each of the {len(x)} points, got {len(hollow)}")
 
 
 def shaded(
     curves: Iterable[tuple[Any, Any]], labels: Sequence[str], style: str = "line", darkest: int | None = None
 ) -> list[Series]:
     """Curves (x, y) of one family as series from light to dark; `darkest` is the number of the darkest."""
-    labels = names(labels, "labels")
-    end = max(1, len(labels) - 1 if darkest is None else integer(darkest, "darkest", least=0))
-    instance(curves, "curves", Iterable, "pairs (x, y)")
-    pairs = list(curves)
-    if len(pairs) != len(labels) or any(not isinstance(pair, Sized) or len(pair) != 2 for pair in pairs):
-        raise InvalidInput(f"curves must be {len(labels)} pairs (x, y), one for each label, got {shown(pairs)}")
-    named = zip(pairs, labels, strict=True)
+    known = sequence(labels, "labels", str, "words")
+    pairs = [rows(pair, "a curve") for pair in rows(curves, "curves")]
+    if any(len(pair) != 2 for pair in pairs):
+        raise InvalidInput(f"curves must be pairs (x, y), got {shown(pairs)}")
+    same_length("a family of curves", curves=len(pairs), labels=len(known))
+    end = max(1, len(known) - 1 if darkest is None else integer(darkest, "darkest", least=0))
+    named = zip(pairs, known, strict=True)
     return [Series(x, y, label, style, shade=i / end) for i, ((x, y), label) in enumerate(named)]
 
 
@@ -59,6 +68,11 @@ class Band:
     left: float
     right: float
     label: str
+
+    def __post_init__(self) -> None:
+        number(self.left, "left")
+        number(self.right, "right", least=self.left)
+        words("a band", label=self.label)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,16 +94,37 @@ class Lines:
     moments: Mapping[float, str] | None = None
     """Vertical lines at places of the x axis, and what is written at them."""
 
+    def __post_init__(self) -> None:
+        words("lines", title=self.title, x_label=self.x_label, y_label=self.y_label)
+        object.__setattr__(self, "series", sequence(self.series, "series", Series, "series"))
+        flag(self.log_x, "log_x")
+        flag(self.log_y, "log_y")
+        if self.y_floor is not None:
+            number(self.y_floor, "y_floor")
+        marks(self.x_ticks, "x_ticks")
+        marks(self.y_ticks, "y_ticks")
+        marks(self.moments, "moments")
+        object.__setattr__(self, "bands", sequence(self.bands, "bands", Band, "bands"))
+
 
 @dataclass(frozen=True, eq=False)
 class PhaseMap:
-    """Which phase is nearest: phase[i, j] indexes `labels`, for beta[i] and time[j]."""
+    """Which phase it is: phase[i, j] indexes `labels`, for beta[i] and time[j]."""
 
     title: str
     times: Float[np.ndarray, "m"]
     betas: Float[np.ndarray, "k"]
     phase: Integer[np.ndarray, "k m"]
     labels: Sequence[str] = ("initial", "concentrated", "terminal")
+
+    def __post_init__(self) -> None:
+        words("a phase map", title=self.title)
+        phase = numbers(self.phase, "phase", 2)
+        known = sequence(self.labels, "labels", str, "words")
+        same_length("the columns of a phase map", times=len(numbers(self.times, "times")), phases=phase.shape[1])
+        same_length("the rows of a phase map", betas=len(numbers(self.betas, "betas")), phases=phase.shape[0])
+        if not np.isin(phase, np.arange(len(known))).all():
+            raise InvalidInput(f"phase must index the {len(known)} labels, got {shown(phase.ravel().tolist())}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +135,12 @@ class Eigenvalues:
     values: Sequence[complex]
     dominant: Sequence[bool]
 
+    def __post_init__(self) -> None:
+        words("eigenvalues", label=self.label)
+        values = sequence(self.values, "values", (complex, float, int, np.number), "complex numbers")
+        chosen = sequence(self.dominant, "dominant", (bool, np.bool_), "flags")
+        same_length(f"the spectrum of {shown(self.label)}", values=len(values), flags=len(chosen))
+
 
 @dataclass(frozen=True, eq=False)
 class Spectra:
@@ -107,6 +148,10 @@ class Spectra:
 
     title: str
     parts: Sequence[Eigenvalues]
+
+    def __post_init__(self) -> None:
+        words("spectra", title=self.title)
+        object.__setattr__(self, "parts", sequence(self.parts, "parts", Eigenvalues, "Eigenvalues"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,6 +161,11 @@ class Axis:
     label: str
     direction: Float[np.ndarray, "d"]
     phase: int
+
+    def __post_init__(self) -> None:
+        words("an axis", label=self.label)
+        numbers(self.direction, "direction")
+        integer(self.phase, "phase", least=0, most=2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,6 +179,17 @@ class Portrait:
     axes: Sequence[Axis] = ()
     spectra: Spectra | None = None
 
+    def __post_init__(self) -> None:
+        words("a portrait", title=self.title)
+        points = numbers(self.points, "points", 3)
+        same_length("a portrait", times=len(numbers(self.times, "times")), frames=points.shape[0])
+        same_length("a portrait", masses=len(numbers(self.mass, "mass")), tokens=points.shape[1])
+        object.__setattr__(self, "axes", sequence(self.axes, "axes", Axis, "axes"))
+        for axis in self.axes:
+            same_length(f"axis {shown(axis.label)}", coordinates=len(axis.direction), dimensions=points.shape[2])
+        if self.spectra is not None:
+            instance(self.spectra, "spectra", Spectra, "Spectra")
+
 
 @dataclass(frozen=True, eq=False)
 class Grid:
@@ -140,6 +201,12 @@ class Grid:
     column: str
     signed: bool = False
 
+    def __post_init__(self) -> None:
+        words("a grid", title=self.title, row=self.row, column=self.column)
+        for row in rows(self.values, "values"):
+            numbers(row, "a row of the grid")
+        flag(self.signed, "signed")
+
 
 @dataclass(frozen=True, eq=False)
 class Bars:
@@ -147,6 +214,12 @@ class Bars:
 
     title: str
     values: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        words("bars", title=self.title)
+        if not isinstance(self.values, Mapping) or not all(isinstance(name, str) for name in self.values):
+            raise InvalidInput(f"values of bars must be a dictionary by names, got {shown(self.values)}")
+        numbers(list(self.values.values()), "values of bars")
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,12 +229,21 @@ class Tracks:
     title: str
     tracks: Sequence[Sequence[Sequence[float]]]
 
+    def __post_init__(self) -> None:
+        words("tracks", title=self.title)
+        for track in rows(self.tracks, "tracks"):
+            if rows(track, "a track") and numbers(track, "a track", 2).shape[1] != 2:
+                raise InvalidInput(f"a track must be places (x, y), got {shown(track)}")
+
 
 @dataclass(frozen=True, eq=False)
 class Trend:
     """A row of numbers as a line of a few pixels inside a table; None where there is no number."""
 
     values: Sequence[float | None]
+
+    def __post_init__(self) -> None:
+        numbers(self.values, "values of a trend")
 
     @property
     def known(self) -> list[tuple[int, float]]:

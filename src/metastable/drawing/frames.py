@@ -55,6 +55,8 @@ def snapshots(
     instance(path, "path", Path, "a Path such as solve returns")
     destination, count = place(destination, "destination"), integer(count, "count", least=1, most=10**4)
     elevation, azimuth = numbers(view, "view", length=2)
+    if title is not None:
+        instance(title, "title", str, "words")
     if len(path) < 1:
         raise InvalidInput("snapshots need a path with at least one saved time, got none")
     chosen = eventful(path, count)

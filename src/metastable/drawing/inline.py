@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import singledispatch
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from metastable.arguments import choice, flag, instance, number
 from metastable.drawing.figures import Bars, Figure, Grid, Lines, Series, Spectra, Tracks, Trend, caption
 from metastable.drawing.palette import BAND, COLOURS, FRAME, GRID, GUIDE, colour_of
 from metastable.errors import InvalidInput
@@ -24,7 +26,6 @@ JUMP = 0.4
 """A token that went farther than this share of the picture between two frames is not joined by a line."""
 
 
-@singledispatch
 def svg(figure: Figure, **options: Any) -> str:
     """The figure as an <svg> element; `label` says to a screen reader what it shows.
 
@@ -34,6 +35,20 @@ def svg(figure: Figure, **options: Any) -> str:
     >>> svg(Trend([1.0, 2.0]))[:34]
     '<svg class="spark" viewBox="0 0 76'
     """
+    known = list(inspect.signature(_svg.dispatch(type(figure))).parameters)[1:]
+    for name, value in options.items():
+        choice(name, f"option of {type(figure).__name__}", known)
+        if name == "label":
+            instance(value, name, str, "words")
+        elif name == "heading":
+            flag(value, name)
+        else:
+            number(value, name, above=0)
+    return _svg(figure, **options)
+
+
+@singledispatch
+def _svg(figure: Figure) -> str:
     expected = "Lines, Spectra, Grid, Bars, Tracks or Trend"
     raise InvalidInput(f"cannot draw a {type(figure).__name__} as SVG; expected {expected}")
 
@@ -49,7 +64,7 @@ def legend(figure: Lines) -> str:
     )
 
 
-@svg.register
+@_svg.register
 def _trend(figure: Trend, *, width: int = 76, height: int = 20) -> str:
     """A small line; the last value is marked."""
     known = figure.known
@@ -67,7 +82,7 @@ def _trend(figure: Trend, *, width: int = 76, height: int = 20) -> str:
     )
 
 
-@svg.register
+@_svg.register
 def _lines(figure: Lines, *, width: int = 290, height: int = 168, heading: bool = True, label: str = "") -> str:
     """Curves with grid lines at the marks of the y axis."""
     left, right = (54 if figure.y_label else 40), width - 14
@@ -145,7 +160,7 @@ def _curve(style: str, places: Sequence[Place], hollow: Sequence[bool], colour: 
     return parts
 
 
-@svg.register
+@_svg.register
 def _spectra(figure: Spectra, *, size: int = 152, label: str = "") -> str:
     """Eigenvalues in the complex plane, the dominant ones ringed; the frame reaches to the number in its corner."""
     reach = 1.08 * max((abs(z) for part in figure.parts for z in part.values), default=1.0) or 1.0
@@ -166,7 +181,7 @@ def _spectra(figure: Spectra, *, size: int = 152, label: str = "") -> str:
     return "".join(parts) + "</svg>"
 
 
-@svg.register
+@_svg.register
 def _grid(figure: Grid, *, size: int = 20) -> str:
     """Darker is larger; of signed numbers the negative ones are orange."""
     top = max((abs(v) for row in figure.values for v in row if math.isfinite(v)), default=1.0) or 1.0
@@ -192,7 +207,7 @@ def _grid(figure: Grid, *, size: int = 20) -> str:
     return "".join(parts) + _text(left, below + 13, note, "tick") + "</svg>"
 
 
-@svg.register
+@_svg.register
 def _bars(figure: Bars, *, width: int = 420, row: int = 22) -> str:
     """Horizontal bars between 0 and 1 with their numbers."""
     parts = [_open(width, row * len(figure.values) + 4, figure.title)]
@@ -204,7 +219,7 @@ def _bars(figure: Bars, *, width: int = 420, row: int = 22) -> str:
     return "".join(parts) + "</svg>"
 
 
-@svg.register
+@_svg.register
 def _tracks(figure: Tracks, *, size: int = 168) -> str:
     """Paths in the unit disc; dots mark their ends."""
     middle, radius = size / 2, size / 2 - 4

@@ -119,7 +119,7 @@ def _phase_map(drawn: PhaseMap) -> go.Figure:
             colorscale=steps,
             zmin=-0.5,
             zmax=count - 0.5,
-            colorbar={"tickvals": list(range(count)), "ticktext": list(drawn.labels), "title": "nearest law"},
+            colorbar={"tickvals": list(range(count)), "ticktext": list(drawn.labels), "title": "phase"},
             hovertemplate="t = %{x:.3g}, β = %{y}: %{customdata}<extra></extra>",
         )
     )

@@ -10,6 +10,7 @@ import numpy as np
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.patches import Patch
 
+from metastable.arguments import place
 from metastable.drawing.canvas import canvas, save
 from metastable.drawing.figures import Figure, Lines, PhaseMap, Portrait, Series, Spectra
 from metastable.drawing.frames import draw_frames
@@ -30,6 +31,7 @@ def draw(figure: Figure, destination: str | os.PathLike[str]) -> tuple[FilePath,
     >>> draw(Lines("A line", "x", "y", [Series([0, 1], [1, 2], "a")]), "line.png")  # doctest: +SKIP
     (PosixPath('line.png'),)
     """
+    place(destination, "destination")
     if isinstance(figure, Lines):
         return _lines(figure, destination)
     if isinstance(figure, PhaseMap):
@@ -98,7 +100,7 @@ def _phase_map(drawn: PhaseMap, destination: str | os.PathLike[str]) -> tuple[Fi
         axis.grid(False)
         _label(axis, drawn.title, "time t", "inverse temperature β")
         handles = [Patch(color=c, label=label) for c, label in zip(PHASES, drawn.labels, strict=False)]
-        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), title="nearest law")
+        figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), title="phase")
         return save(figure, destination)
 
 

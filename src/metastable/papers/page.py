@@ -17,7 +17,7 @@ from metastable.papers.verdict import FAILS, HOLDS, INCONCLUSIVE, OPEN, Verdict,
 MARKS = {HOLDS: "✓", FAILS: "✗", INCONCLUSIVE: "?", OPEN: "…"}
 LEADING: tuple[tuple[type, str, str, str], ...] = (
     (Portrait, "portrait", "Phase portrait", "Drag to turn, scroll to zoom, move the slider or press Play."),
-    (PhaseMap, "phases", "Phase diagram", "Which of the three laws is nearest, by time and inverse temperature."),
+    (PhaseMap, "phases", "Phase diagram", "Concentrated, terminal or neither, by time and inverse temperature."),
 )
 """Kinds of figures that open the page: anchor, title and note of their sections."""
 

@@ -29,7 +29,7 @@ COLLAPSE_LAWS: dict[str, Law] = {
 
 def collapse_experiment(setting: Setting) -> Outcome:
     """Floor of symmetric data relative to that of skewed data, same beta, same times; mirrored data beside them."""
-    beta, times = setting.choose(64.0, 64.0, 16.0), np.linspace(0, setting.choose(12.0, 16.0, 10.0), 37)
+    beta, times = 64.0, np.linspace(0, setting.choose(12.0, 16.0), 37)
     curves = {name: distance_curve(plain(), beta, law, times) for name, law in COLLAPSE_LAWS.items()}
     skewed = float(curves["skewed"].min())
     return Outcome(
