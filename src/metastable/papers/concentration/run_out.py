@@ -71,7 +71,7 @@ def run_out_experiment(setting: Setting) -> Outcome:
     rivals: dict[str, list[float]] = {"g_in instead of g_out": [], "without the factor k": []}
     for k, of, end in ((1, circle_curves, 8.0), (2, sphere_curves, 12.0)):
         times = np.linspace(0, end, round(end / RUN_OUT_STEP) + 1)
-        w, exact, found = of(counts, times, setting.choose(4, 8))
+        w, exact, found = of(counts, times, setting.choose(4, 8, small=10))
         s = spectrum(w)
         out = [np.array([departure_time(times, w2, exact) for w2 in of_n]) for of_n in found]
         measured = slope(np.log(counts), [one.mean() for one in out])
