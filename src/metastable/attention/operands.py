@@ -136,12 +136,17 @@ class Operands:
         m = self.mass.double()
         return (torch.log(m) - torch.log(m.max())).to(self.mass.dtype)
 
-    @cached_property
+    @property
     def seen(self) -> Operands:
         """Without the keys of mass zero, which nobody sees."""
+        return self if self._without_unseen is None else self._without_unseen
+
+    @cached_property
+    def _without_unseen(self) -> Operands | None:
+        """`seen`, or None where it is all of them: operands that held themselves would outlive their call."""
         kept = self.mass > 0
         if bool(kept.all()):
-            return self
+            return None
         keys = self.keys[kept]
         values = keys if self.values_are_keys else self.values[kept]
         return replace(self, keys=keys, values=values, mass=self.mass[kept])
