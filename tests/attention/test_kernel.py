@@ -187,7 +187,7 @@ def test_less_precision_than_the_tensors_have_is_no_ability():
 
 def test_half_precision_states_its_rounding():
     kernel = Kernel("half", lambda o: (o.queries, o.mass), precision=torch.bfloat16)
-    rounding = 2**-7 * (8 + (3 + 3**0.5) * 2.0 + np.log(6))
+    rounding = 2**-7 * (8 + (3 + 3**0.5) * 2.0 + 2 * np.log(6))
     assert kernel(operands()).error == pytest.approx(rounding + 6 * 2.0**-23, rel=1e-9)
     assert KERNELS["dense"](operands(), 1e-6).error is None
     single = operands(dtype=torch.float32)
@@ -196,12 +196,25 @@ def test_half_precision_states_its_rounding():
     assert KERNELS["dense"](single).error is None
 
 
+@pytest.mark.parametrize("kernel", ["dense", "blocks", "sdpa"])
+def test_products_that_round_one_way_stay_below_the_stated_error(kernel):
+    """Equal products round alike while their sum is between two powers of two: their errors add up like d."""
+    d, ratio = 2**18, 0.0
+    for a, b in np.random.default_rng(0).uniform(0.5, 1.0, size=(6, 2)).astype(np.float32):
+        x, y, one = torch.full((1, d), float(a)), torch.full((1, d), float(b)), torch.ones(1)
+        asked = Operands(x, y, y, one, 100.0 / d)
+        off = abs(KERNELS[kernel](asked).log_partition.item() - 100.0 * float(a) * float(b))
+        assert off <= KERNELS[kernel].rounding(asked)
+        ratio = max(ratio, off / (2.0**-23 * (9 + (3 + d**0.5) * asked.largest_score)))
+    assert ratio > 1.0  # sqrt(d), as for errors that are independent, would be too little
+
+
 def test_the_rounding_of_sums_is_stated_with_that_of_scores():
     """A kernel adds what it declares, in the precision it computes in, not in that of the tensors."""
     asked = operands()
     kernel = Kernel("sums", lambda o: (o.queries, o.mass), additions=lambda o: 100.0 * len(o.keys) + 6)
     single = replace(kernel, precision=torch.float32)
-    scores = 8 + (3 + 3**0.5) * 2.0 + np.log(6)
+    scores = 8 + (6 + 3 / 2) * 2.0 + 2 * np.log(6)
     assert kernel.rounding(asked) == pytest.approx(2.0**-52 * (scores + 6), rel=1e-9)
     assert single.rounding(asked) == pytest.approx(2.0**-23 * (scores + 606), rel=1e-8)
     assert kernel(asked, 1e-6).error is None

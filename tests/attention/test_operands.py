@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import math
+import weakref
 from dataclasses import FrozenInstanceError, replace
 
 import numpy as np
@@ -36,11 +38,33 @@ def test_lengths_and_what_rounding_does_to_scores():
     assert asked.sharpness == 30.0
     assert asked.pairs == 4
     assert asked.largest_score == 3.0 * 10.0 * 5.0
-    scores = (3 + 2**0.5) * asked.largest_score
-    assert asked.rounding(torch.float32) == pytest.approx(2.0**-23 * (8 + scores + 2 * np.log(2)), rel=1e-12)
+    scores = (6 + 2 / 2) * asked.largest_score
+    assert asked.rounding(torch.float32) == pytest.approx(2.0**-23 * (8 + scores + 4 * np.log(2)), rel=1e-12)
     assert not asked.keys_on_sphere
     assert of(tokens(100, 3, "uniform", 1)).keys_on_sphere
     assert not of(tokens(100, 3, "uniform", 1) * (1 + 1e-12)).keys_on_sphere
+
+
+def test_only_masses_that_move_digits_count():
+    """log(max m / min m) up to 2 L + log n + 5; keys below are lost in any row, whatever their exponents lost."""
+    x = torch.tensor([[1.0, 0.0], [0.0, 1.0]], dtype=torch.float64)
+    near, far, farther = (
+        replace(of(x), mass=torch.tensor([1.0, m], dtype=x.dtype)) for m in (1e-3, 1e-100, 1e-200)
+    )
+    assert near.rounding(torch.float64) < far.rounding(torch.float64) == farther.rounding(torch.float64)
+
+
+def test_operands_do_not_outlive_their_call():
+    """What is all seen holds no reference to itself, which only a collection of garbage would free."""
+    asked = of(tokens(20, 3, "uniform", 0))
+    assert asked.seen is asked
+    left = weakref.ref(asked)
+    gc.disable()
+    try:
+        del asked
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 def test_facts_are_found_once(monkeypatch):

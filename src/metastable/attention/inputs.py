@@ -11,7 +11,7 @@ from torch import Tensor
 
 from metastable.arguments import number, shown
 from metastable.attention.lengths import all_finite, finite_lengths
-from metastable.attention.operands import Operands
+from metastable.attention.operands import Masses, Operands, same_tensor
 from metastable.errors import InvalidInput
 from metastable.measure import as_tensor
 
@@ -40,13 +40,17 @@ def read_operands(queries: Any, keys: Any, values: Any, mass: Any, beta: float) 
     """Finite tokens in one precision and the masses, in theirs, of the keys that have one; beta was read before."""
     q, k, v = read_tokens(queries, keys, values)
     operands = Operands.checked_before(q, k, v, read_mass(mass, k), beta)
-    lengths = finite_lengths(q), finite_lengths(k)
-    if None in lengths or (v is not k and not all_finite(v)):
+    of_keys = finite_lengths(k)
+    of_queries = of_keys if same_tensor(q, k) else finite_lengths(q)
+    if of_keys is None or of_queries is None or (v is not k and not all_finite(v)):
         raise InvalidInput("queries, keys and values must be finite, got a NaN or infinity")
-    if mass is not None and operands.seen is not operands:
-        return operands.seen
     # Facts that are found when first asked for, and these are known.
-    operands.__dict__.update(squared_queries=lengths[0], squared_keys=lengths[1])
+    if mass is None:
+        each = float(operands.mass[0])
+        operands.__dict__.update(masses=Masses(each, each, each * len(k)), _without_unseen=None)
+    elif operands.seen is not operands:
+        return operands.seen
+    operands.__dict__.update(squared_queries=of_queries, squared_keys=of_keys)
     return operands
 
 

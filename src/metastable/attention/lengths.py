@@ -70,9 +70,9 @@ def _sum_of_zeros(flat: Any) -> float:
     return total
 
 
-@njit(nogil=True, cache=True, error_model="numpy")
+@njit(nogil=True, cache=True, fastmath={"reassoc", "nsz", "nnan"}, error_model="numpy")
 def mass_extremes(mass: Any) -> tuple[float, float, float]:
-    """(least positive, largest, sum) of masses."""
+    """(least positive, largest, sum) of finite masses; the sum may overflow."""
     least, largest, total = math.inf, 0.0, 0.0
     for j in range(mass.shape[0]):
         m = float(mass[j])

@@ -136,12 +136,17 @@ class Operands:
         m = self.mass.double()
         return (torch.log(m) - torch.log(m.max())).to(self.mass.dtype)
 
-    @cached_property
+    @property
     def seen(self) -> Operands:
         """Without the keys of mass zero, which nobody sees."""
+        return self if self._without_unseen is None else self._without_unseen
+
+    @cached_property
+    def _without_unseen(self) -> Operands | None:
+        """`seen`, or None where it is all of them: operands that held themselves would outlive their call."""
         kept = self.mass > 0
         if bool(kept.all()):
-            return self
+            return None
         keys = self.keys[kept]
         values = keys if self.values_are_keys else self.values[kept]
         return replace(self, keys=keys, values=values, mass=self.mass[kept])
@@ -159,16 +164,23 @@ class Operands:
         return self.beta * math.sqrt(self.squared_queries[1] * self.squared_keys[1])
 
     def rounding(self, dtype: torch.dtype) -> float:
-        """eps (8 + (3 + sqrt(d)) beta max|q| max|k| + log(n max m / min m) + |log sum m|): what rounding does.
+        """eps (8 + c (L + log(max m / min m)) + 2 |log sum m| + 2 log n), L = beta max|q| max|k|: that of rounding.
 
-        It moves scores of d products, the logarithms of masses, weights, values and log Z; sums over the keys are
-        apart (`Kernel.additions`). Products round independently: sqrt(d), not d.
+        It moves scores, the logarithms of masses, weights, values and log Z; sums over the keys are apart
+        (`Kernel.additions`). c = 6 + d/2: in a sum of d products, however ordered, no product is rounded more than
+        d + 1 times, by eps/2 at most; twice that where a shift of the size of the scores is one of its terms, which
+        is so for d <= 8 only; the rest are beta, the shift, and log Z. Tensor cores truncate: c = 6 + d on CUDA.
+        Half precision rounds queries and keys, not their products: c = 3 + sqrt(d) is above that and float32's.
+        A mass that is e^-(2L + log n + 5) of the largest or less moves no digit, whatever its logarithm lost.
         """
         if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
             raise InvalidInput(f"dtype must be one of floating-point numbers, got {shown(dtype)}")
         n_k, d = self.keys.shape
-        masses = math.log(n_k) + self.log_mass_ratio + abs(_log(self.masses.total))
-        return torch.finfo(dtype).eps * (8 + (3 + math.sqrt(d)) * self.largest_score + masses)
+        half = dtype in (torch.bfloat16, torch.float16)
+        times = 3 + math.sqrt(d) if half else 6 + (d / 2 if self.queries.is_cpu else d)
+        score, log_n = self.largest_score, math.log(n_k)
+        exponents = score + min(self.log_mass_ratio, 2 * score + log_n + 5)
+        return torch.finfo(dtype).eps * (8 + times * exponents + 2 * (log_n + abs(_log(self.masses.total))))
 
     def once(self, fact: Callable[..., T], *arguments: Any) -> T:
         """fact(self, *arguments), computed at the first such call: what one room alone wants to know twice."""
