@@ -1,5 +1,7 @@
 """One head, dense and in factors, and weights that depend on time."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -74,6 +76,22 @@ def test_a_step_that_divides_every_layer_is_taken(step):
     for t in (1.0, 0.6):
         path = ms.solve(flow, ms.sphere.uniform(5, 2), t, method="euler", step=step)
         assert path.end_time == t
+
+
+@pytest.mark.parametrize("start", [0.3, 0.1 + 0.2, math.nextafter(0.3, 0)])
+@pytest.mark.parametrize("knot", [0.3, 0.1 + 0.2, math.nextafter(0.3, 0)])
+def test_edges_that_rounding_separates_are_one(start, knot):
+    """No layer lies between a start, an end or a knot and a knot some rounding errors away."""
+    stack = [random_weights(seed, 2) for seed in range(3)]
+    two = ms.Schedule.layers(stack[:2], 0.6, knots=[0.0, knot, 0.6])
+    two.check_run(start, 0.6, 0.3)
+    two.check_run(0.0, start, 0.3)
+    two.check_run(start, start, 0.3)
+    ms.Schedule.layers(stack, 0.6, knots=[0.0, 0.3, 0.1 + 0.2, 0.6]).check_run(0.0, 0.6, 0.3)
+    with pytest.raises(InvalidInput, match=r"the layer from t = 0\.3 to 0\.6; give step = 0\.15"):
+        two.check_run(start, 0.6, 0.2)
+    with pytest.raises(InvalidInput, match=r"the layer from t = 0\.25 to 0\.3; give step = 0\.05"):
+        two.check_run(0.25, 0.6, 0.3)
 
 
 @pytest.mark.parametrize("wrong", ["abc", None, 3, b"", [], {}, 1j, torch.ones(2, 2)])

@@ -289,8 +289,11 @@ class Schedule:
             )
         if step is None or not self.piecewise_constant:
             return
-        edges = [start, *(b for b in self.breakpoints if start < b < stop)]
-        if self.end <= stop * (1 + ROUNDING):
+        edges = [start]
+        for b in self.breakpoints:
+            if b > start and not _same_time(b, edges[-1]) and b < stop and not _same_time(b, stop):
+                edges.append(b)
+        if self.end <= stop * (1 + ROUNDING) and not _same_time(start, stop):
             edges.append(stop)
         for before, after in itertools.pairwise(edges):
             parts = (after - before) / step
@@ -308,6 +311,10 @@ class Schedule:
         jumps = f", {len(self.breakpoints)} breakpoints" if self.breakpoints else ""
         scale = "" if self.time_scale is None else f", time_scale={self.time_scale:g}"
         return f"Schedule({name}{jumps}{scale})"
+
+
+def _same_time(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=ROUNDING)
 
 
 def _matrix(values: Any, name: str) -> Tensor:

@@ -44,17 +44,59 @@ def test_sobol_nodes_in_four_dimensions():
     assert 0 < path.error < 1e-2
 
 
-def test_a_law_too_narrow_for_the_nodes_of_the_sphere_is_told():
-    law = Mixture([Uniform(3), VonMisesFisher([0.3, 0.5, 0.6], 3000.0)])
-    with pytest.warns(RuntimeWarning, match="which is too narrow for them"):
-        path = solve(diagonal(2, 1, 1), 4.0, law, 0.1, tol=1e-3, max_nodes=2000)
+MEAN = torch.tensor([0.3, 0.5, 0.6], dtype=torch.float64) / math.sqrt(0.7)
+
+
+def spike(kappa, rest=0.0):
+    """A function that keeps the place of its narrow part to itself: `rest` and a cap of mass 1/2."""
+    return lambda x: rest + kappa * torch.exp(kappa * (x @ MEAN - 1))
+
+
+@pytest.mark.parametrize("kappa", [300.0, 3000.0, 5e5, 1e8])
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_a_narrow_part_whose_place_is_known_is_resolved(kappa, share):
+    """E x = share (coth kappa - 1/kappa) mean at the start; at the end as from a finer tol."""
+    part = VonMisesFisher(MEAN, kappa)
+    law = part if share == 1 else Mixture([Uniform(3), part], [1 - share, share])
+    path = solve(diagonal(2, 1, 1), 4.0, law, 0.1, tol=1e-3, max_nodes=2000)
+    assert path.converged and path.error < 1e-3
+    assert path.provenance["meanfield"]["total"] == pytest.approx(1, abs=1e-12)
+    assert path.mass @ path.start.points == pytest.approx((share * (1 - 1 / kappa) * MEAN).numpy(), abs=1e-12)
+    fine = solve(diagonal(2, 1, 1), 4.0, law, 0.1, tol=1e-6)
+    assert fine.converged
+    gap = (path.end.mass @ path.end.points - fine.end.mass @ fine.end.points).abs().max()
+    assert float(gap) <= path.error + fine.error
+
+
+@pytest.mark.parametrize("t", [0.5, 8.0])
+@pytest.mark.parametrize("kappa", [3000.0, 1e8])
+def test_the_error_covers_the_steps_in_time(kappa, t):
+    """Few nodes resolve a narrow law to rounding; what is left is the error of the steps, the same in every run."""
+    coarse, fine = (solve(diagonal(2, 1, 1), 4.0, VonMisesFisher(MEAN, kappa), t, tol=tol) for tol in (1e-3, 1e-9))
+    gap = (coarse.end.mass @ coarse.end.points - fine.end.mass @ fine.end.points).abs().max()
+    assert float(gap) <= coarse.error + fine.error < 2e-7
+    assert coarse.errors[0] < 1e-12
+
+
+@pytest.mark.parametrize(("kappa", "rest"), [(3000.0, 0.0), (3000.0, 0.5), (1e4, 0.0)])
+def test_a_function_too_narrow_for_the_nodes_of_the_sphere_is_told(kappa, rest):
+    with pytest.warns(RuntimeWarning, match=rf"of the law's {rest + 0.5:g}, which is too narrow for them"):
+        path = solve(diagonal(2, 1, 1), 4.0, spike(kappa, rest), 0.1, tol=1e-3, max_nodes=2000)
     assert not path.converged
-    assert path.error > 1e-3
-    with pytest.warns(RuntimeWarning, match="which is too narrow for them"):
-        path = solve(diagonal(2, 1, 1), 4.0, VonMisesFisher([0.3, 0.5, 0.6], 5e5), 0.1, tol=1e-3, max_nodes=4000)
+    assert 1e-3 < path.error < math.inf
+
+
+def test_a_spike_between_the_nodes_of_the_sphere_is_told():
+    with pytest.warns(RuntimeWarning, match=r"has spikes between the nodes, with 0\.5 of its mass"):
+        path = solve(diagonal(2, 1, 1), 4.0, spike(5e5, 0.5), 0.1, tol=1e-3, max_nodes=4000)
+    assert not path.converged
     assert 0.5 < path.error < math.inf
+
+
+@pytest.mark.parametrize("kappa", [3e4, 5e5])
+def test_a_function_that_no_node_of_the_sphere_sees_is_refused(kappa):
     with pytest.raises(SolveError, match=r"too narrow for .* nodes: none of them sees it"):
-        solve(diagonal(2, 1, 1), 4.0, VonMisesFisher([0.3, 0.5, 0.6], 1e8), 0.1, tol=1e-3, max_nodes=2000)
+        solve(diagonal(2, 1, 1), 4.0, spike(kappa), 0.1, tol=1e-3, max_nodes=2000)
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_a_law_with_jumps_is_resolved():
         ({"t": math.nan}, "t must be finite"),
         ({"tol": 0.0}, "tol must be >= 1e-14, got 0.0"),
         ({"tol": -1e-6}, "tol must be >= 1e-14"),
-        ({"beta": -3.0}, "beta must be finite and >= 0"),
+        ({"beta": -3.0}, "beta must be >= 0, got -3.0"),
         ({"times": [0.5, 0.2]}, "times must be strictly increasing"),
         ({"times": [2.0]}, "times must increase within"),
         ({"max_nodes": 3}, "max_nodes must be >= 16"),
