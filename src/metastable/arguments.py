@@ -12,7 +12,7 @@ import math
 import operator
 import os
 import reprlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +21,9 @@ from metastable.errors import InvalidInput
 
 LONGEST = 60
 """Most characters of a value that a sentence shows: a line of a terminal has room for them beside the words."""
+
+MOST_ITEMS = 2**22
+"""Most items that are read from an iterator or a range: one that never ends is refused within a second."""
 
 T = TypeVar("T")
 
@@ -142,7 +145,7 @@ def sequence(value: Any, name: str, kind: type[T] | tuple[type[T], ...], expecte
     if single or not isinstance(value, Iterable):
         raise InvalidInput(f"{name} must be a sequence of {expected}, got {_named(value)}")
     try:
-        read = tuple(value)
+        read = items(value)
     except Exception:
         raise InvalidInput(f"{name} must be a sequence of {expected}, got {_named(value)}") from None
     for index, item in enumerate(read):
@@ -162,7 +165,7 @@ def numbers(
     if isinstance(value, str | bytes | dict | set | frozenset) or not isinstance(value, Iterable):
         raise InvalidInput(f"{name} must be one row of numbers, got {shown(value)}")
     try:
-        array = np.asarray(value if hasattr(value, "__array__") else list(value))
+        array = np.asarray(value if hasattr(value, "__array__") else items(value))
         if array.size and array.dtype.kind not in "iuf":
             raise TypeError
         array = array.astype(np.float64)
@@ -198,12 +201,24 @@ def names(value: Any, name: str) -> tuple[str, ...]:
     return sequence(value, name, str, "names")
 
 
+def items(value: Iterable[Any]) -> tuple[Any, ...]:
+    """What a sequence holds, or an iterator that ends; OverflowError for one that does not seem to."""
+    if isinstance(value, Sized) and not isinstance(value, range):
+        return tuple(value)
+    read = tuple(itertools.islice(value, MOST_ITEMS + 1))
+    if len(read) > MOST_ITEMS:
+        raise OverflowError
+    return read
+
+
 def _named(value: Any) -> str:
     """Short values as they are, objects by their type."""
-    plain = value is None or isinstance(value, bool | int | float | complex | str | np.generic)
-    if plain or isinstance(value, Sequence) or getattr(value, "shape", None):
-        return shown(value)
-    return f"{type(value).__name__}"
+    plain = value is None or isinstance(value, bool | int | float | complex | str | np.generic | Sequence)
+    try:
+        plain = plain or bool(getattr(value, "shape", None))
+    except Exception:  # a nested tensor has no shape and says so
+        plain = False
+    return shown(value) if plain else type(value).__name__
 
 
 def _range(least: float, most: float, above: float | None, below: float | None) -> str:

@@ -140,7 +140,10 @@ def asked(n: Any, seed: Any) -> tuple[int, int]:
 
 def rows(points: Any, d: int) -> Float[Tensor, "n d"]:
     """Points (n, d) as a tensor, or a sentence."""
-    read = points if isinstance(points, Tensor) and points.is_floating_point() else as_tensor(points, "points")
+    dense = (
+        isinstance(points, Tensor) and points.layout == torch.strided and not (points.is_nested or points.is_meta)
+    )
+    read = points if dense and points.is_floating_point() else as_tensor(points, "points")
     if read.ndim != 2 or read.shape[1] != d:
         raise InvalidInput(f"points must have shape (n, {d}), got shape {tuple(read.shape)}")
     return read
