@@ -187,13 +187,7 @@ class AttentionWeights:
     def _rows(self, points: Any) -> Tensor:
         """Points (n, d) on the device and in the precision of the weights; a flow's are so and stay as they are."""
         like, width = self.value, self.value.shape[1]
-        if not (
-            isinstance(points, Tensor)
-            and points.dtype is like.dtype
-            and points.device == like.device
-            and points.layout is torch.strided
-            and not points.is_nested
-        ):
+        if not (rowwise.dense(points) and points.dtype is like.dtype and points.device == like.device):
             points = on_device(as_tensor(points, "points", like.dtype), like.device)
         if points.ndim != 2 or points.shape[1] != width:
             raise InvalidInput(f"points must have shape (n, {width}), got shape {tuple(points.shape)}")
