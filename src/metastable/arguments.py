@@ -12,7 +12,7 @@ import math
 import operator
 import os
 import reprlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Sized
 from typing import Any, TypeVar
 
 import numpy as np
@@ -21,6 +21,9 @@ from metastable.errors import InvalidInput
 
 LONGEST = 60
 """Most characters of a value that a sentence shows: a line of a terminal has room for them beside the words."""
+
+MOST_ITEMS = 2**22
+"""Most items that are read from an iterator or a range: one that never ends is refused within a second."""
 
 T = TypeVar("T")
 
@@ -37,9 +40,9 @@ def shown(value: Any) -> str:
     ("'fast'", '[1, 2, 3, 4, ...]', 'an array of shape (3, 2)')
     """
     try:
-        shape = getattr(value, "shape", None)
-        if isinstance(shape, tuple) and len(shape) > 0 and not isinstance(value, type):
-            return f"an array of shape {tuple(int(size) for size in shape)}"
+        sizes = shape(value)
+        if isinstance(sizes, tuple) and len(sizes) > 0 and not isinstance(value, type):
+            return f"an array of shape {tuple(int(size) for size in sizes)}"
         text = " ".join(_short.repr(value).split())
     except Exception:  # what a stranger's __repr__ raises is not ours to pass on
         text = f"an object of type {type(value).__name__}"
@@ -142,7 +145,7 @@ def sequence(value: Any, name: str, kind: type[T] | tuple[type[T], ...], expecte
     if single or not isinstance(value, Iterable):
         raise InvalidInput(f"{name} must be a sequence of {expected}, got {_named(value)}")
     try:
-        read = tuple(value)
+        read = items(value)
     except Exception:
         raise InvalidInput(f"{name} must be a sequence of {expected}, got {_named(value)}") from None
     for index, item in enumerate(read):
@@ -162,17 +165,17 @@ def numbers(
     if isinstance(value, str | bytes | dict | set | frozenset) or not isinstance(value, Iterable):
         raise InvalidInput(f"{name} must be one row of numbers, got {shown(value)}")
     try:
-        array = np.asarray(value if hasattr(value, "__array__") else list(value))
-        if array.size and array.dtype.kind not in "iuf":
+        row = np.asarray(value if hasattr(value, "__array__") else items(value))
+        if row.size and row.dtype.kind not in "iuf":
             raise TypeError
-        array = array.astype(np.float64)
+        row = row.astype(np.float64)
     except Exception:
         raise InvalidInput(f"{name} must be numbers in one row, got {shown(value)}") from None
-    if array.ndim != 1:
+    if row.ndim != 1:
         raise InvalidInput(f"{name} must be one row of numbers, got {shown(value)}")
-    if length is not None and len(array) != length:
-        raise InvalidInput(f"{name} must hold {length} numbers, got {len(array)}")
-    read = [float(x) for x in array]
+    if length is not None and len(row) != length:
+        raise InvalidInput(f"{name} must hold {length} numbers, got {len(row)}")
+    read = [float(x) for x in row]
     if not all(math.isfinite(x) for x in read):
         raise InvalidInput(f"{name} must be finite, got {shown(read)}")
     if any(x < least for x in read):
@@ -198,12 +201,38 @@ def names(value: Any, name: str) -> tuple[str, ...]:
     return sequence(value, name, str, "names")
 
 
+def array(value: Any) -> np.ndarray:
+    """What numpy makes of a value; whatever it raises is the caller's to turn into a sentence."""
+    return np.asarray(items(value) if isinstance(value, range) else value)
+
+
+def shape(value: Any) -> Any:
+    """The shape of an array, None for what has none.
+
+    >>> shape(np.zeros((3, 2))), shape([1, 2])
+    ((3, 2), None)
+    """
+    try:
+        return getattr(value, "shape", None)
+    except Exception:  # a nested tensor has no shape and says so
+        return None
+
+
+def items(value: Iterable[Any]) -> tuple[Any, ...]:
+    """What a sequence holds, or an iterator that ends; OverflowError for one that does not seem to."""
+    if isinstance(value, Sized) and not isinstance(value, range):
+        return tuple(value)
+    read = tuple(itertools.islice(value, MOST_ITEMS + 1))
+    if len(read) > MOST_ITEMS:
+        raise OverflowError
+    return read
+
+
 def _named(value: Any) -> str:
     """Short values as they are, objects by their type."""
-    plain = value is None or isinstance(value, bool | int | float | complex | str | np.generic)
-    if plain or isinstance(value, Sequence) or getattr(value, "shape", None):
-        return shown(value)
-    return f"{type(value).__name__}"
+    plain = value is None or isinstance(value, bool | int | float | complex | str | np.generic | Sequence)
+    sizes = shape(value)
+    return shown(value) if plain or (isinstance(sizes, tuple) and len(sizes) > 0) else type(value).__name__
 
 
 def _range(least: float, most: float, above: float | None, below: float | None) -> str:

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable import arguments
 from metastable.arguments import flag, shown
 from metastable.errors import InvalidInput
 
@@ -25,11 +26,13 @@ def as_tensor(values: Any, name: str, dtype: torch.dtype | None = None) -> Tenso
     if isinstance(values, Tensor):
         if values.is_complex():
             raise InvalidInput(f"{name} must be real, got complex values")
+        if values.is_nested or values.is_meta:
+            raise InvalidInput(f"{name} must be a tensor with numbers, got one that is nested or meta")
         values = values if values.layout == torch.strided else values.to_dense()
         moved = values.detach().to(dtype or torch.float64)
         return moved.clone() if moved.data_ptr() == values.data_ptr() else moved  # as for numpy, below
     try:
-        array = np.asarray(values)
+        array = arguments.array(values)
         if array.dtype.kind in "SUmM":  # numpy reads a text as the number that it spells
             raise TypeError
         if np.iscomplexobj(array):
@@ -46,6 +49,18 @@ def check_dtype(dtype: Any) -> None:
     """Refuse a precision other than single and double, and None for what there is."""
     if not (dtype is None or dtype is torch.float32 or dtype is torch.float64):
         raise InvalidInput(f"dtype must be torch.float32 or torch.float64, got {shown(dtype)}")
+
+
+def on_device(tensor: Tensor, device: Any, dtype: torch.dtype | None = None) -> Tensor:
+    """The tensor on that device, or where it is for None, in a precision that was checked; or a sentence."""
+    try:
+        moved = tensor.to(device=device, dtype=dtype or tensor.dtype)
+    except Exception as error:
+        reason = shown(str(error).partition("\n")[0])[1:-1]
+        raise InvalidInput(f"device {shown(device)} cannot be used: {reason}") from None
+    if moved.is_meta:
+        raise InvalidInput(f"device {shown(device)} cannot be used: it holds no numbers")
+    return moved
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,12 +133,9 @@ class Measure:
 
     def to(self, *, device: Any = None, dtype: torch.dtype | None = None) -> Measure:
         """The same measure on another device or in another precision."""
-        moved = Measure(
-            self.points.to(device=device),
-            self.mass.to(device=device),
-            sphere=self.sphere,
-            dtype=dtype or self.points.dtype,
-        )
+        check_dtype(dtype)
+        points, mass = on_device(self.points, device), on_device(self.mass, device)
+        moved = Measure(points, mass, sphere=self.sphere, dtype=dtype or self.points.dtype)
         object.__setattr__(moved, "total", self.total)
         return moved
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeGuard
 
 import numba
 import numpy as np
@@ -43,6 +43,11 @@ def fusible(*tensors: Tensor) -> bool:
         and t.dtype in (torch.float32, torch.float64)
         for t in tensors
     )
+
+
+def dense(value: Any) -> TypeGuard[Tensor]:
+    """Whether a value is a tensor that holds its numbers one by one: not nested, not sparse, not without any."""
+    return isinstance(value, Tensor) and value.layout is torch.strided and not (value.is_nested or value.is_meta)
 
 
 def apply(points: Float[Tensor, "n a"], matrix: Float[Tensor, "a b"]) -> Float[Tensor, "n b"]:

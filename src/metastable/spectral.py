@@ -169,6 +169,15 @@ def leading(values: Complex[np.ndarray, "d"], size: float, tolerance: float = TO
     >>> leading(np.array([2 + 1j, 2 - 1j, 1]), 3.0)
     (2, True)
     """
+    try:
+        values = np.asarray(values)
+        read = values.ndim == 1 and values.size > 0 and values.dtype.kind in "iufc" and np.isfinite(values).all()
+    except Exception:  # what a stranger's object raises on its way into an array
+        read = False
+    if not read:
+        raise InvalidInput(f"values must be one row of finite eigenvalues, got {arguments.shown(values)}")
+    size = arguments.number(size, "size", least=0)
+    tolerance = arguments.number(tolerance, "tolerance", least=0)
     k = int((values.real >= values.real[0] - tolerance * size).sum())
     return k, bool(np.abs(values.imag[:k]).max() > tolerance * size)
 

@@ -213,7 +213,7 @@ def _check_count(n: Any, d: Any) -> tuple[int, int]:
 def _real(values: Any, name: str) -> Tensor:
     """Anything that numpy understands as real numbers, in float64."""
     try:
-        array = values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+        array = values.detach().cpu().numpy() if isinstance(values, Tensor) else arguments.array(values)
         if array.dtype.kind not in "iufb":
             raise TypeError
     except Exception:  # whatever a stranger's object raises on its way into an array
@@ -223,8 +223,7 @@ def _real(values: Any, name: str) -> Tensor:
 
 def _rows(values: Any, name: str) -> Tensor:
     """A floating tensor as it is, anything else that is an array of real numbers in float64; at least one row."""
-    plain = isinstance(values, Tensor) and values.layout == torch.strided
-    if plain and values.dtype in (torch.float32, torch.float64):
+    if rowwise.dense(values) and values.dtype in (torch.float32, torch.float64):
         read: Tensor = values
     else:
         read = _real(values, name)

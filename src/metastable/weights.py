@@ -24,7 +24,7 @@ from torch import Tensor
 from metastable import rowwise
 from metastable.arguments import flag, function, number, numbers, sequence, shown
 from metastable.errors import InvalidInput, MetastableError
-from metastable.measure import as_tensor, check_dtype
+from metastable.measure import as_tensor, check_dtype, on_device
 
 ROUNDING = 1e-12
 """Relative difference below which two times are one: a few thousand rounding errors of sums of steps."""
@@ -151,14 +151,16 @@ class AttentionWeights:
 
     def queries(self, points: Tensor) -> Tensor:
         """Rows q_i with <q_i, k_j> = <x_i, B x_j>: X B, or X Q^T for factors."""
-        return rowwise.apply(points, self.dense_B if self.dense_B is not None else self._query_T)
+        return rowwise.apply(self._rows(points), self.dense_B if self.dense_B is not None else self._query_T)
 
     def keys(self, points: Tensor) -> Tensor:
         """Rows k_j that go with `queries`: X, or X K^T for factors."""
+        points = self._rows(points)
         return points if self.key is None else points @ self.key.T
 
     def values(self, points: Tensor) -> Tensor:
         """Rows that attention averages: X (V comes after the average), or X V^T when V is a low-rank factor."""
+        points = self._rows(points)
         return points if self.output is None else points @ self.value.T
 
     @property
@@ -172,6 +174,7 @@ class AttentionWeights:
 
     def B_transpose(self, points: Tensor) -> Tensor:
         """Rows B^T x_i: X B."""
+        points = self._rows(points)
         if self.dense_B is not None:
             return rowwise.apply(points, self.dense_B)
         assert self.key is not None
@@ -180,6 +183,15 @@ class AttentionWeights:
     def apply_V(self, points: Tensor) -> Tensor:
         """Rows V x_i: X V^T."""
         return self.apply_after_average(self.values(points))
+
+    def _rows(self, points: Any) -> Tensor:
+        """Points (n, d) on the device and in the precision of the weights; a flow's are so and stay as they are."""
+        like, width = self.value, self.value.shape[1]
+        if not (rowwise.dense(points) and points.dtype is like.dtype and points.device == like.device):
+            points = on_device(as_tensor(points, "points", like.dtype), like.device)
+        if points.ndim != 2 or points.shape[1] != width:
+            raise InvalidInput(f"points must have shape (n, {width}), got shape {tuple(points.shape)}")
+        return points
 
     @property
     def _query_T(self) -> Tensor:
@@ -192,13 +204,7 @@ class AttentionWeights:
         moved = AttentionWeights.__new__(AttentionWeights)
 
         def move(tensor: Tensor | None) -> Any:
-            if tensor is None:
-                return None
-            try:
-                return tensor.to(device=device, dtype=dtype or tensor.dtype)
-            except (TypeError, RuntimeError, AssertionError) as error:
-                reason = shown(str(error).partition("\n")[0])[1:-1]
-                raise InvalidInput(f"device {shown(device)} cannot be used: {reason}") from None
+            return None if tensor is None else on_device(tensor, device, dtype)
 
         object.__setattr__(moved, "_given", self._given)
         moved._set(*map(move, (self.query, self.key, self.value, self.output, self.dense_B)))

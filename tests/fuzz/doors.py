@@ -8,6 +8,7 @@ being listed here; only what is a right argument for a parameter is written down
 from __future__ import annotations
 
 import inspect
+import itertools
 import math
 import os
 import random
@@ -73,6 +74,8 @@ STRANGE: tuple[Callable[[], Any], ...] = tuple(
     lambda: torch.ones(2, 3, dtype=torch.float32), lambda: torch.ones(2, dtype=torch.int64),
     lambda: torch.tensor([1j]), lambda: torch.full((4, 2), math.inf), lambda: torch.ones(2, 2, requires_grad=True),
     lambda: torch.ones(2, 2, dtype=torch.float16), lambda: torch.ones(2, 2).to_sparse(),
+    lambda: torch.nested.nested_tensor([torch.ones(2), torch.ones(1)]), lambda: torch.ones(2, 2, device="meta"),
+    lambda: torch.ones(6, 2, dtype=torch.float64, device="meta"), lambda: itertools.count(), lambda: range(10**9),
     lambda: torch.float32, lambda: torch.int32, lambda: torch.Generator(), lambda: Path("nowhere"),
     lambda: iter([1]), lambda: (i for i in range(2)), lambda: ms.Measure([[1.0, 0.0]]),
     lambda: ms.Measure([[1.0, 0.0, 0.0]]), lambda: ms.AttentionWeights(V=np.eye(3), B=np.eye(3)),
@@ -195,6 +198,9 @@ ALWAYS = {"jobs", "paper"}
 
 INSTANCES: dict[str, Callable[[], Any]] = {
     "weights": head,
+    "factored weights": lambda: ms.AttentionWeights.from_qkv(
+        [[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 1.0]], [[1.0], [0.5]]
+    ),
     "measure": tokens,
     "self-attention": flow,
     "unnormalized": lambda: ms.UnnormalizedAttention(head(), 2.0),
@@ -253,7 +259,9 @@ def doors() -> dict[str, Callable[..., Any]]:
         if isinstance(thing, types.ModuleType):
             for own in getattr(thing, "__all__", [key for key in vars(thing) if not key.startswith("_")]):
                 member = getattr(thing, own)
-                if not (isinstance(member, types.ModuleType) and not callable(member)) and _written_here(member):
+                listed = own in getattr(thing, "__all__", ()) or getattr(member, "__module__", "") == thing.__name__
+                plain = isinstance(member, types.ModuleType) and not callable(member)
+                if listed and not plain and _written_here(member):
                     add(f"ms.{name}.{own}", member)
     for label, make in INSTANCES.items():
         thing = make()

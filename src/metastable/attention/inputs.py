@@ -14,6 +14,7 @@ from metastable.attention.lengths import all_finite, finite_lengths
 from metastable.attention.operands import Masses, Operands, same_tensor
 from metastable.errors import InvalidInput
 from metastable.measure import as_tensor
+from metastable.rowwise import dense
 
 
 def read_tokens(queries: Any, keys: Any, values: Any, *, batched: bool = False) -> tuple[Tensor, Tensor, Tensor]:
@@ -109,7 +110,7 @@ def as_floating(values: Any, name: str) -> Tensor:
     if isinstance(values, np.ndarray) and values.dtype == np.float64 and values.flags.writeable:
         return torch.from_numpy(values) if min(values.strides, default=0) >= 0 else torch.from_numpy(values.copy())
     if isinstance(values, Tensor):
-        if values.is_nested or values.layout != torch.strided or values.is_meta:
+        if not dense(values):
             raise InvalidInput(
                 f"{name} must be a dense tensor with numbers, got one that is nested, sparse or meta"
             )

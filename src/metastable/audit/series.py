@@ -119,16 +119,21 @@ def audit_series(
 
     encoders: `Encoder`s or whatever `load` opens, one after the other; from an iterator only one is held at a time.
     """
-    if isinstance(encoders, str | bytes) or not isinstance(encoders, Iterable):
-        raise InvalidInput(f"encoders must be a sequence of models, got {shown(encoders)}")
+    try:
+        if isinstance(encoders, str | bytes):
+            raise TypeError
+        models = iter(encoders)
+        given = len(encoders) if isinstance(encoders, Sized) else None
+    except Exception:
+        raise InvalidInput(f"encoders must be a sequence of models, got {shown(encoders)}") from None
     if names is not None:
         names = read_names(names, "names")
-    if isinstance(encoders, Sized) and len(encoders) < 2:
-        raise InvalidInput(f"a series needs at least two models, got {len(encoders)}")
+    if given is not None and given < 2:
+        raise InvalidInput(f"a series needs at least two models, got {given}")
     reports: list[AuditReport] = []
     titles: list[str] = []
     shape: tuple[Any, ...] | None = None
-    for i, source in enumerate(encoders):
+    for i, source in enumerate(models):
         encoder = source if isinstance(source, Encoder) else load(source)
         own = (encoder.family, len(encoder.layers), len(encoder.layers[0].heads), encoder.d)
         if shape is not None and own != shape:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.arguments import instance, number, shown
+from metastable.arguments import instance, items, number, shown
 from metastable.errors import InvalidInput
 
 
@@ -22,7 +22,7 @@ def numbers(value: Any, name: str, dimensions: int = 1) -> np.ndarray:
     try:
         if not hasattr(value, "__len__") or isinstance(value, str | bytes | Mapping | set | frozenset):
             raise TypeError  # what can be read only once would be gone when it is drawn
-        given = np.asarray(value if hasattr(value, "__array__") else list(value))
+        given = np.asarray(value if hasattr(value, "__array__") else items(value))
         if given.size and not (given.dtype.kind in "biuf" or (given.dtype.kind == "O" and _real(given))):
             raise TypeError
         read = given.astype(np.float64)
@@ -39,7 +39,7 @@ def rows(value: Any, name: str) -> list[Any]:
     try:
         if isinstance(value, str | bytes | Mapping | set | frozenset):
             raise TypeError
-        return list(value)
+        return list(items(value))
     except Exception:
         raise InvalidInput(f"{name} must be a sequence, got {shown(value)}") from None
 

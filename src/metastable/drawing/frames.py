@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Integer
 from matplotlib.figure import Figure
 
-from metastable.arguments import instance, integer, numbers, place
+from metastable.arguments import instance, integer, numbers, place, sequence
 from metastable.drawing.canvas import canvas, save
 from metastable.drawing.figures import Axis
 from metastable.drawing.palette import FRAME, GLOBE, GUIDE, INK, PHASES, RIM, SOFT
@@ -57,6 +57,9 @@ def snapshots(
     elevation, azimuth = numbers(view, "view", length=2)
     if title is not None:
         instance(title, "title", str, "words")
+    axes = sequence(axes, "axes", Axis, "Axis such as dominant_axes returns")
+    if any(len(axis.direction) != path.end.d for axis in axes):
+        raise InvalidInput(f"axes must have {path.end.d} coordinates like the tokens")
     if len(path) < 1:
         raise InvalidInput("snapshots need a path with at least one saved time, got none")
     chosen = eventful(path, count)

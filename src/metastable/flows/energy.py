@@ -8,7 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.attend import attend_unchecked
+from metastable.arguments import flag, instance, shown
+from metastable.attention.attend import attend_unchecked, check_kernel
+from metastable.attention.inputs import as_floating, read_beta, read_mass
+from metastable.attention.lengths import all_finite
 from metastable.errors import InvalidInput, NoEnergy
 from metastable.weights import AttentionWeights
 
@@ -27,6 +30,12 @@ def interaction_energy(
     At beta = 0 the constant 1/(2 beta) is dropped and E is the limit of the rest, (1/2) sum m_i m_j <x_i, B x_j>.
     Source: [arXiv:2312.10794]; n tokens of equal mass have m_i = 1/n.
     """
+    instance(weights, "weights", AttentionWeights, "AttentionWeights")
+    points = as_floating(points, "points")
+    if points.ndim != 2 or 0 in points.shape or points.shape[1] != weights.d or not all_finite(points):
+        raise InvalidInput(f"points must be finite and of shape (n, {weights.d}), got {shown(points)}")
+    mass, beta, log = read_mass(mass, points).to(points.dtype), read_beta(beta), flag(log, "log")
+    check_kernel(kernel, None)
     w = weights.to(device=points.device, dtype=points.dtype)
     if beta == 0:
         if log:
@@ -38,7 +47,7 @@ def interaction_energy(
     log_energy = float(torch.logsumexp(torch.log(mass) + log_z, dim=0)) - math.log(2 * beta)
     if log:
         return log_energy
-    if log_energy > 709:
+    if not log_energy <= 709:
         raise InvalidInput(
             f"the energy overflows at beta = {beta:g} (its logarithm is {log_energy:.6g}); use "
             "observe.interaction_energy(..., log=True)"

@@ -229,7 +229,6 @@ class WeightedFlow(Flow):
 
 def _floating(values: Any, name: str) -> Tensor:
     """A floating tensor in the precision that it has, anything else in float64."""
-    plain = isinstance(values, Tensor) and values.layout == torch.strided
-    if plain and values.dtype in (torch.float32, torch.float64) and not values.requires_grad:
+    if rowwise.dense(values) and values.dtype in (torch.float32, torch.float64) and not values.requires_grad:
         return values
     return as_tensor(values, name)

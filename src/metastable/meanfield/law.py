@@ -20,6 +20,7 @@ from metastable import sphere
 from metastable.arguments import integer, number, shown
 from metastable.errors import InvalidInput, MetastableError, NotDefined
 from metastable.measure import Measure, as_measure, as_tensor
+from metastable.rowwise import dense
 
 MOST_AT_ONCE, MOST_PER_TOKEN = 2**20, 1000
 """Proposals of the rejection sampler: at once, 80 MB at d = 10, and per token before it gives up."""
@@ -140,7 +141,7 @@ def asked(n: Any, seed: Any) -> tuple[int, int]:
 
 def rows(points: Any, d: int) -> Float[Tensor, "n d"]:
     """Points (n, d) as a tensor, or a sentence."""
-    read = points if isinstance(points, Tensor) and points.is_floating_point() else as_tensor(points, "points")
+    read = points if dense(points) and points.is_floating_point() else as_tensor(points, "points")
     if read.ndim != 2 or read.shape[1] != d:
         raise InvalidInput(f"points must have shape (n, {d}), got shape {tuple(read.shape)}")
     return read

@@ -61,9 +61,8 @@ def nodes(
     if isinstance(law, Empirical):
         return law.measure
     known = KINDS.get(d, ("sobol",))
+    kind = choice(kind, f"nodes for d = {d}", ("auto", *known))
     kind = known[0] if kind == "auto" else kind
-    if kind not in known:
-        choice(kind, f"nodes for d = {d}", ("auto", *known))
     if kind == "graded" and axis is None:
         raise InvalidInput("graded nodes need axis=, the direction on which the flow concentrates")
     direction = None if axis is None else unit_vector(axis, "axis", d).numpy()

@@ -174,7 +174,7 @@ class Claim:
 
     def words(self, setting: Setting | None = None) -> tuple[str, str]:
         """The statement, and the reason for the tolerance, for a run of this setting."""
-        used = setting or Setting()
+        used = instance(setting, "setting", (Setting, type(None)), "a Setting") or Setting()
         return (
             self.statement if isinstance(self.statement, str) else self.statement(used),
             self.reason if isinstance(self.reason, str) else self.reason(used),

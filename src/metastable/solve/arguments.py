@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from metastable.arguments import instance, integer, number, numbers, shown
+from metastable.arguments import instance, integer, number, numbers, shape, shown
 from metastable.errors import InvalidInput
 from metastable.flows.flow import Flow
 from metastable.measure import Measure, as_measure, check_dtype
@@ -51,7 +51,7 @@ def save_times(times: Any, t: float, t0: float = 0.0) -> list[float]:
     if isinstance(times, int | np.integer) and not isinstance(times, bool):
         count = integer(times, "times as a number of frames", least=2, most=MOST_TIMES)
         return [float(x) for x in np.linspace(t0, t, count)] if t > t0 else [t0]
-    if isinstance(times, float | complex | bool | np.generic) or getattr(times, "shape", None) == ():
+    if isinstance(times, float | complex | bool | np.generic) or shape(times) == ():
         raise InvalidInput(f"times must be one row of numbers or a number of frames, got {shown(times)}")
     grid = numbers(times, "times", increasing=True)
     if not grid:

@@ -94,6 +94,7 @@ class Path:
 
     def frame(self, index: int) -> Float[Tensor, "n d"]:
         """The tokens at saved time number `index` >= 0, to the bit, as a tensor."""
+        index = integer(index, "index", least=0, most=len(self.times) - 1)
         if self.frames is None and self.store is not None and "points" not in self.__dict__:
             return storage.read_frames(self.store, index, self.provenance.get("fingerprint"))
         return self.points[index]

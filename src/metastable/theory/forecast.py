@@ -313,6 +313,6 @@ def forecast(
 
 def _times(t: Any) -> np.ndarray:
     """One time or a row of them, finite and >= 0."""
-    single = getattr(t, "shape", None) == () or not isinstance(t, Iterable)
+    single = arguments.shape(t) == () or not isinstance(t, Iterable)
     read = arguments.number(t, "t", least=0) if single else arguments.numbers(t, "t", least=0)
     return np.asarray(read, dtype=np.float64)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metastable.arguments import instance, number, numbers, shown
+from metastable.arguments import instance, number, numbers, shape, shown
 from metastable.errors import InvalidInput, MetastableError
 from metastable.measure import Measure, as_measure, as_tensor
 from metastable.weights import AttentionWeights
@@ -58,6 +58,6 @@ def read_times(t: Any, name: str = "t") -> np.ndarray:
     >>> read_times(2), read_times([0.0, 1.5])
     (array(2.), array([0. , 1.5]))
     """
-    if isinstance(t, list | tuple | range | np.ndarray | torch.Tensor) and getattr(t, "shape", (1,)) != ():
+    if isinstance(t, list | tuple | range | np.ndarray | torch.Tensor) and shape(t) != ():
         return np.array(numbers(t, name, least=0.0))
     return np.array(number(t, name, least=0.0))
