@@ -172,7 +172,7 @@ def leading(values: Complex[np.ndarray, "d"], size: float, tolerance: float = TO
     (2, True)
     """
     try:
-        values = np.asarray(values)
+        values = arguments.array(values)
         read = values.ndim == 1 and values.size > 0 and values.dtype.kind in "iufc" and np.isfinite(values).all()
     except Exception:  # what a stranger's object raises on its way into an array
         read = False
