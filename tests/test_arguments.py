@@ -1,5 +1,6 @@
 """The door for arguments: what passes, what is refused, and that every refusal is one short line."""
 
+import itertools
 import math
 from decimal import Decimal
 from fractions import Fraction
@@ -143,3 +144,16 @@ def test_a_shown_value_is_one_short_line(value):
     text = arguments.shown(value)
     assert len(text) <= arguments.LONGEST
     assert "\n" not in text
+
+
+def test_what_never_ends_and_what_has_no_shape_is_refused():
+    nested = torch.nested.nested_tensor([torch.ones(2), torch.ones(1)])
+    with pytest.raises(InvalidInput, match="must be a sequence of names, got count"):
+        arguments.names(itertools.count(), "names")
+    with pytest.raises(InvalidInput, match="times must be numbers in one row"):
+        arguments.numbers(itertools.count(), "times")
+    with pytest.raises(InvalidInput, match="times must be numbers in one row, got range"):
+        arguments.numbers(range(10**12), "times")
+    with pytest.raises(InvalidInput, match="flow must be a Flow, got Tensor"):
+        arguments.instance(nested, "flow", int, "a Flow")
+    assert arguments.shape(nested) is None

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable import arguments
+from metastable.arguments import array as read_array
 from metastable.arguments import flag, shown
 from metastable.errors import InvalidInput
 
@@ -32,7 +32,7 @@ def as_tensor(values: Any, name: str, dtype: torch.dtype | None = None) -> Tenso
         moved = values.detach().to(dtype or torch.float64)
         return moved.clone() if moved.data_ptr() == values.data_ptr() else moved  # as for numpy, below
     try:
-        array = arguments.array(values)
+        array = read_array(values)
         if array.dtype.kind in "SUmM":  # numpy reads a text as the number that it spells
             raise TypeError
         if np.iscomplexobj(array):

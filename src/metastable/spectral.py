@@ -119,6 +119,8 @@ def dominant(matrix: Any, tolerance: float = TOLERANCE) -> Dominant:
             "the spectrum needs a matrix with finite entries, got an infinity or NaN; where M = V B^T is beyond "
             "the largest number, scale V or B down"
         )
+    if 0 < np.abs(a).max() < np.finfo(float).tiny:
+        raise InvalidInput("the spectrum needs entries of at least 2.2e-308, or only zeros: scale the matrix up")
     d = a.shape[0]
     size = float(np.linalg.norm(a, 2))
     scale = size if size > 0 else 1.0
@@ -170,7 +172,7 @@ def leading(values: Complex[np.ndarray, "d"], size: float, tolerance: float = TO
     (2, True)
     """
     try:
-        values = np.asarray(values)
+        values = arguments.array(values)
         read = values.ndim == 1 and values.size > 0 and values.dtype.kind in "iufc" and np.isfinite(values).all()
     except Exception:  # what a stranger's object raises on its way into an array
         read = False

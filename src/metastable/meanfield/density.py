@@ -91,6 +91,8 @@ def evolve_density(
     saved = np.array(numbers(times, "times", least=0))
     if not len(saved) or (np.diff(saved) < 0).any():
         raise InvalidInput(f"times must be >= 0 and increase, got {shown(times)}")
+    if saved[-1] + step == saved[-1]:
+        raise InvalidInput(f"step = {step:g} is lost in the rounding of t = {saved[-1]:g}; make it longer")
     if flow.d != 2 or not flow.spherical:
         raise InvalidInput(f"the density solver lives on the circle, d = 2, got {shown(flow)}")
     law = circle_law(as_law(density, flow.d))
