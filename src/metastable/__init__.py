@@ -13,6 +13,7 @@ from metastable._version import __version__
 
 if _typing.TYPE_CHECKING:
     from metastable import (
+        arguments,  # noqa: F401 - no public name, but type checkers follow `from metastable import arguments`
         attention,
         drawing,
         encoders,

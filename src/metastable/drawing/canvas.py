@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from metastable.arguments import place
 from metastable.drawing.palette import GRID
 from metastable.errors import InvalidInput, StorageError
+from metastable.solve.storage import told
 
 STYLE: Any = {
     "font.size": 9,
@@ -58,5 +59,5 @@ def save(figure: Figure, destination: str | os.PathLike[str], dpi: int = 180) ->
             metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(file.suffix[1:].lower())
             figure.savefig(file, dpi=dpi, metadata=metadata)
     except OSError as error:
-        raise StorageError(f"the figure cannot be written to {target}: {error.strerror}") from error
+        raise StorageError(f"the figure cannot be written to {told(str(target))}: {error.strerror}") from error
     return tuple(files)

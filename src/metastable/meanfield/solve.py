@@ -88,7 +88,7 @@ def solve_flow(
     instance(flow, "flow", Flow, "a Flow such as SelfAttention")
     if not flow.spherical:
         raise InvalidInput(f"the mean field lives on the sphere, but {type(flow).__name__} is Euclidean")
-    tol, strict = number(tol, "tol", least=LEAST_TOL), flag(strict, "strict")
+    tol, strict = number(tol, "tol", least=LEAST_TOL, most=2.0), flag(strict, "strict")
     max_nodes = None if max_nodes is None else integer(max_nodes, "max_nodes", least=16)
     t = number(t, "t", least=0, most=LONGEST)
     if flow.d < 2:

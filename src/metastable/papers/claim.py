@@ -40,9 +40,9 @@ class Setting:
     small: bool = False
 
     def __post_init__(self) -> None:
-        flag(self.quick, "quick")
-        flag(self.small, "small")
-        integer(self.seed, "seed", least=0, most=LARGEST_SEED)
+        object.__setattr__(self, "quick", flag(self.quick, "quick"))
+        object.__setattr__(self, "small", flag(self.small, "small"))
+        object.__setattr__(self, "seed", integer(self.seed, "seed", least=0, most=LARGEST_SEED))
 
     def choose(self, quick: Any, full: Any, small: Any = None) -> Any:
         """The value for a quick run, for a full one, or for a small one (that of a quick run when None)."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
 from collections.abc import Callable
@@ -98,8 +99,19 @@ def progress_observers(progress: Any) -> tuple[Observer, ...]:
     if not isinstance(progress, type):
         if isinstance(progress, Observer):
             return (progress,)
-        if callable(progress):
+        if callable(progress) and _takes_two(progress):
             return (Report(progress),)
     raise InvalidInput(
         f"progress must be True, False, a function of (t, steps) or an Observer, got {shown(progress)}"
     )
+
+
+def _takes_two(function: Callable[..., Any]) -> bool:
+    """Whether a function can be called with (t, steps); one that does not say how it is called may be."""
+    try:
+        inspect.signature(function).bind(0.0, 0)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True

@@ -214,7 +214,8 @@ class Forecast:
         times = _times(t)
         if not times.size:
             return torch.zeros(0, dtype=torch.float64)
-        return self._priori.to_limit(float(times) if times.ndim == 0 else times, self.zero_temperature_curve(t))
+        when = float(times) if times.ndim == 0 else times
+        return self._priori.to_limit(when, self.zero_temperature_curve(when))
 
     @cached_property
     def _prediction(self) -> Prediction:

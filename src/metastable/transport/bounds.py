@@ -25,6 +25,10 @@ EPSILON = float(np.finfo(np.float64).eps)
 """The rounding of a sum of masses that total one, per term."""
 
 
+MOST_DIRECTIONS = 10**5
+"""Most random directions: each costs a sort of all tokens, and far fewer decide the bound."""
+
+
 def bounds(a: Any, b: Any, p: float = 2, metric: str = "chordal", *, directions: int = 16, seed: int = 0) -> Bounds:
     """Bounds (E3) of W_p(a, b), no cost matrix.
 
@@ -40,7 +44,10 @@ def bounds(a: Any, b: Any, p: float = 2, metric: str = "chordal", *, directions:
     True
     """
     p = check_metric(metric, p)
-    directions, seed = integer(directions, "directions", least=0), integer(seed, "seed", least=0)
+    directions, seed = (
+        integer(directions, "directions", least=0, most=MOST_DIRECTIONS),
+        integer(seed, "seed", least=0),
+    )
     pair = make_pair(a, b, metric)
     lower, lower_name = max(_lower_bounds(pair, metric, p, directions, seed))
     upper, upper_name = min(_upper_bounds(pair, metric, p))
