@@ -83,5 +83,5 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path):
 
 def test_a_place_that_cannot_be_written_is_a_sentence(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match=r"the report cannot be written to .*page\.html: "):
+    with pytest.raises(StorageError, match=r"the report cannot be written to .*page\.html': "):
         save_page("x", tmp_path / "file" / "page.html")

@@ -149,7 +149,7 @@ def test_a_law_with_jumps_is_resolved():
     [
         ({"t": -1.0}, "t must be >= 0 and <= 1e\\+06, got -1.0"),
         ({"t": math.nan}, "t must be finite"),
-        ({"tol": 0.0}, "tol must be >= 1e-14, got 0.0"),
+        ({"tol": 0.0}, "tol must be >= 1e-14 and <= 2, got 0.0"),
         ({"tol": -1e-6}, "tol must be >= 1e-14"),
         ({"beta": -3.0}, "beta must be >= 0, got -3.0"),
         ({"times": [0.5, 0.2]}, "times must be strictly increasing"),

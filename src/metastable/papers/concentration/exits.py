@@ -137,7 +137,7 @@ def _line(values: np.ndarray, key: str) -> np.ndarray:
 def tokens_experiment(setting: Setting) -> Outcome:
     """Exit of n iid tokens at one beta, against ln n."""
     counts = setting.choose(*COUNTS)
-    return scaling(setting, counts, (BETA,), setting.choose(50, 120), "n")
+    return scaling(setting, counts, (BETA,), setting.choose(40, 120), "n")
 
 
 def beta_experiment(setting: Setting) -> Outcome:

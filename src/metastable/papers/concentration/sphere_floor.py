@@ -46,7 +46,7 @@ def cases(setting: Setting) -> tuple[Case, ...]:
         return Case(24.0), Case(24.0, tilt=0.25), Case(24.0, rest=0.0)
     few = (Case(24.0), Case(24.0, tilt=0.25), Case(24.0, tilt=0.75), Case(24.0, rest=0.0), Case(24.0, top=4.0))
     if setting.quick:
-        return (*few, Case(48.0))
+        return (*few, Case(36.0))
     low = Case(96.0), Case(96.0, tilt=0.25), Case(96.0, tilt=0.75), Case(96.0, rest=0.0), Case(96.0, top=4.0)
     return (*low, Case(192.0), Case(384.0), Case(768.0))
 

@@ -38,7 +38,7 @@ def iid_experiment(setting: Setting) -> Outcome:
     """rms error of iid tokens over seeds against n."""
     exact = reference()
     counts = np.array(setting.choose(*IID_COUNTS))
-    seeds = setting.choose(200, 300, small=140)
+    seeds = setting.choose(140, 300)
     errors = np.array([_iid_errors(int(n), seeds, setting.seed + 1000 * i, exact) for i, n in enumerate(counts)])
     rms = np.sqrt((errors**2).mean(1))
     # rms of m Gaussian errors has relative standard error 1/sqrt(2m); propagated to the slope.
