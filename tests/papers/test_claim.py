@@ -80,8 +80,8 @@ def test_a_figure_that_cannot_be_drawn_does_not_cost_the_verdict():
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"name": "a/b"}, "name of a claim must be letters"),
-        ({"name": None}, "name of a claim must be letters"),
+        ({"name": "a/b"}, "name of a claim must be up to 80 letters"),
+        ({"name": None}, "name of a claim must be up to 80 letters"),
         ({"statement": 3}, "statement of claim 'c' must be words, got 3"),
         ({"experiment": "run"}, "experiment must be a function"),
         ({"expected": math.nan}, "expected must be finite"),

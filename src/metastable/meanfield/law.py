@@ -164,7 +164,7 @@ def as_law(density: Any, d: int) -> Law:
         density = Empirical(density)
     law = density if isinstance(density, Law) else Density(density, d)
     if law.d != d:
-        raise InvalidInput(f"the initial law lives in d = {law.d} but the weights in d = {d}")
+        raise InvalidInput(f"the initial law lives in d = {law.d} but the weights in d = {shown(d)}")
     return law
 
 

@@ -88,7 +88,7 @@ class Outcome:
                     raise InvalidInput(f"{key!r} of the table must be a number or a word, got {shown(value)}")
         for name, curve in _mapping(self.curves, "curves").items():
             if not isinstance(curve, np.ndarray) or curve.dtype.kind not in "biuf":
-                raise InvalidInput(f"curve {name!r} must be an array of numbers, got {shown(curve)}")
+                raise InvalidInput(f"curve {shown(name)} must be an array of numbers, got {shown(curve)}")
         for name in _mapping(self.rivals, "rivals"):
             self.rival(name)
 
@@ -96,7 +96,7 @@ class Outcome:
         """Number and standard error of a rival; NaN for one that was not measured."""
         given = self.rivals.get(name, math.nan)
         pair = given if isinstance(given, tuple) and len(given) == 2 else (given, 0.0)
-        return _real(pair[0], f"rival {name!r}"), _real(pair[1], f"standard error of {name!r}", least=0.0)
+        return _real(pair[0], f"rival {shown(name)}"), _real(pair[1], f"standard error of {shown(name)}", least=0.0)
 
 
 def as_rows(columns: Mapping[str, Sequence[Any] | np.ndarray]) -> list[dict[str, Any]]:
@@ -143,8 +143,10 @@ class Claim:
     open: str = ""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.name):
-            raise InvalidInput(f"name of a claim must be letters, digits, '-', '_' and '.', got {shown(self.name)}")
+        if not isinstance(self.name, str) or not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,79}", self.name):
+            raise InvalidInput(
+                f"name of a claim must be up to 80 letters, digits, '-', '_' and '.', got {shown(self.name)}"
+            )
         function(self.experiment, "experiment")
         number(self.expected, "expected")
         choice(self.relation, "relation", RELATIONS)

@@ -182,7 +182,7 @@ class Forecast:
         return bool(inside) if times.ndim == 0 else torch.from_numpy(inside)
 
     def bound(self, path: Any = None, t: float | None = None, frames: int = 65) -> Bound:
-        """Rigorous a-posteriori bound along a run of the softmax flow: D0(t) + S3.
+        """Rigorous a-posteriori bound along a run of softmax: min(2, D0 + S3, contraction of tokens S6-S8).
 
         `path` is a run of this flow from rho_0 that starts at time 0; without one the flow is solved to time t
         (default: the crossing time). The only inputs taken from the run are the velocity defects at its saved
