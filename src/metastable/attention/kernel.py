@@ -70,6 +70,9 @@ class Attended:
                 f"kernel must be a name and error None or a number, got {shown(self.kernel)}, {shown(self.error)}"
             )
 
+    def __repr__(self) -> str:
+        return f"Attended({len(self.mean)} queries by {self.kernel}, error {self.error})"
+
 
 def in_any_order(operands: Operands) -> float:
     """n_k: whatever the order of a sum, no term takes part in more additions."""

@@ -41,6 +41,9 @@ class Drift:
         """The Lipschitz constant as a number; 0 if nobody knows it."""
         return _number(self.lipschitz)
 
+    def __repr__(self) -> str:
+        return f"Drift({tuple(self.values.shape)} values)"
+
 
 @dataclass(frozen=True, eq=False)
 class Velocity:

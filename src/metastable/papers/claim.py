@@ -244,6 +244,9 @@ class Claim:
         except Exception as error:
             return None, (f"the figure could not be drawn: {type(error).__name__}: {shown(str(error))}",)
 
+    def __repr__(self) -> str:
+        return f"Claim({self.name}, {RELATIONS[self.relation]}{self.expected:g} expected)"
+
 
 def _real(value: Any, name: str, least: float = -math.inf) -> float:
     """A number, infinite or NaN for what could not be measured."""

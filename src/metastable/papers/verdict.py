@@ -139,6 +139,9 @@ class Verdict:
             }
         )
 
+    def __repr__(self) -> str:
+        return f"Verdict({self.claim}: {self.verdict}, {self.measured:.4g} for {self.sign}{self.expected:.4g})"
+
 
 def passed(verdicts: Sequence[Verdict]) -> bool:
     """Whether every claim holds, those declared open excepted: the exit code of `verify`, its JSON and its page.

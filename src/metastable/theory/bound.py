@@ -55,6 +55,9 @@ class Bound:
         """What is bounded, for a legend."""
         return f"rigorous bound for this run of {self.n} tokens"
 
+    def __repr__(self) -> str:
+        return f"Bound({len(self.times)} times, {float(self.values[-1]):.4g} at t = {float(self.times[-1]):g})"
+
 
 def bound_along(s: Spectrum, beta: float, path: Any, L0: float, zero: Float[Tensor, "m"]) -> Bound:
     """The bound along a path of the softmax flow from time 0; `zero` is the zero-temperature distance at its times.

@@ -52,6 +52,9 @@ class PrioriBound:
     angles: np.ndarray
     smallest_mass: np.ndarray
 
+    def __repr__(self) -> str:
+        return f"PrioriBound({len(self.points)} tokens, L0 = {self.L0:.4g})"
+
     def laplace(self, s: float, eta: float = 0.0) -> float:
         """Bound of |m_beta - e| at time s, tokens being within eta of their zero-temperature orbits (L6)."""
         reach = eta + self.angles * math.exp(min(self.L0 * s, LARGEST_EXPONENT))

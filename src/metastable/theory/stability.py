@@ -172,6 +172,9 @@ class PosterioriBound:
     L0: float
     bound: Float[Tensor, "m"]
 
+    def __repr__(self) -> str:
+        return f"PosterioriBound({len(self.times)} times, L0 = {self.L0:.4g})"
+
 
 def posteriori_bound(w: AttentionWeights, beta: float, path: Any, L0: float | None = None) -> PosterioriBound:
     """S3 from a run of the softmax flow: `path` has times (m,), points (m, n, d), mass (n,), starting at time 0.
