@@ -37,6 +37,7 @@ from metastable.attention.kernel import AllDigits, in_any_order
 from metastable.attention.lengths import all_finite
 from metastable.attention.operands import Operands
 from metastable.errors import InvalidInput, MissingExtra
+from metastable.rowwise import dense
 
 LARGEST_FLASH_D = 256
 """Largest d and d_v of torch's FlashAttention."""
@@ -162,8 +163,8 @@ def attend_batch(
         raise InvalidInput("queries, keys and values must be finite, got a NaN or infinity")
     m = None if mass is None else read_mass(mass, k).to(k.dtype)
     if isinstance(beta, Tensor) and beta.ndim > 0:
-        if beta.shape != (len(q),) or beta.is_complex():
-            raise InvalidInput(f"beta must be a number or have shape ({len(q)},), got {tuple(beta.shape)}")
+        if not dense(beta) or beta.shape != (len(q),) or beta.is_complex():
+            raise InvalidInput(f"beta must be a number or have shape ({len(q)},), got {shown(beta)}")
         if beta.is_cpu and not bool((torch.isfinite(beta) & (beta >= 0)).all()):
             raise InvalidInput(f"beta must be finite and >= 0, got {shown(beta.tolist())}")
     else:
