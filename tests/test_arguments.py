@@ -12,28 +12,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzz.doors import Hostile
 from metastable import arguments
 from metastable.errors import InvalidInput
-
-
-class Hostile:
-    """An object whose every courtesy raises."""
-
-    def __repr__(self) -> str:
-        raise RuntimeError("no")
-
-    def __float__(self) -> float:
-        raise KeyError("no")
-
-    def __index__(self) -> int:
-        raise KeyError("no")
-
-    def __iter__(self):
-        raise KeyError("no")
-
-    def __fspath__(self) -> str:
-        raise KeyError("no")
-
 
 STRANGE = [
     None, True, "3", b"3", 1j, [], [1.0], [[1.0]], {}, {"a": 1}, {1}, object(), Hostile(), np.zeros(0), np.zeros(2),
@@ -157,3 +138,8 @@ def test_what_never_ends_and_what_has_no_shape_is_refused():
     with pytest.raises(InvalidInput, match="flow must be a Flow, got Tensor"):
         arguments.instance(nested, "flow", int, "a Flow")
     assert arguments.shape(nested) is None
+
+
+def test_long_places_are_told_by_their_end():
+    assert arguments.told("a/b.zarr") == "'a/b.zarr'"
+    assert arguments.told("x" * 500 + "/b.zarr").endswith("/b.zarr'") and len(arguments.told("x" * 500)) < 90

@@ -25,6 +25,9 @@ LONGEST = 60
 MOST_ITEMS = 2**22
 """Most items that are read from an iterator or a range: one that never ends is refused within a second."""
 
+LONGEST_PLACE = 80
+"""Most characters of a place in a sentence, which is one line of fewer than 200."""
+
 T = TypeVar("T")
 
 _short = reprlib.Repr()
@@ -194,6 +197,12 @@ def place(value: Any, name: str) -> str:
     if isinstance(read, bytes) or not read or "\0" in read:
         raise InvalidInput(f"{name} must be a path, got {shown(value)}")
     return read
+
+
+def told(place: str | os.PathLike[str]) -> str:
+    """A place as a sentence names it: the end of it, where it is long."""
+    text = os.fspath(place)
+    return repr(text if len(text) <= LONGEST_PLACE else f"...{text[3 - LONGEST_PLACE :]}")
 
 
 def names(value: Any, name: str) -> tuple[str, ...]:

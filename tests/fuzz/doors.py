@@ -52,6 +52,9 @@ class Hostile:
     def __bool__(self) -> bool:
         raise KeyError("no truth")
 
+    def __fspath__(self) -> str:
+        raise KeyError("no place")
+
 
 STRANGE: tuple[Callable[[], Any], ...] = tuple(
     (lambda value=value: value)

@@ -86,8 +86,3 @@ def test_paths_of_the_first_layout_are_read(tmp_path):
         old.extend(3.0)
     old.save(tmp_path / "new.zarr")
     assert torch.equal(ms.load(tmp_path / "new.zarr").points, path.points)
-
-
-def test_long_places_are_told_by_their_end():
-    assert storage.told("a/b.zarr") == "'a/b.zarr'"
-    assert storage.told("x" * 500 + "/b.zarr").endswith("/b.zarr'") and len(storage.told("x" * 500)) < 90

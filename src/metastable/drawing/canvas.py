@@ -11,10 +11,9 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from metastable.arguments import place
+from metastable.arguments import place, told
 from metastable.drawing.palette import GRID
 from metastable.errors import InvalidInput, StorageError
-from metastable.solve.storage import told
 
 STYLE: Any = {
     "font.size": 9,
@@ -59,5 +58,5 @@ def save(figure: Figure, destination: str | os.PathLike[str], dpi: int = 180) ->
             metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(file.suffix[1:].lower())
             figure.savefig(file, dpi=dpi, metadata=metadata)
     except OSError as error:
-        raise StorageError(f"the figure cannot be written to {told(str(target))}: {error.strerror}") from error
+        raise StorageError(f"the figure cannot be written to {told(target)}: {error.strerror}") from error
     return tuple(files)

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from metastable.arguments import told
 from metastable.drawing import palette
 from metastable.errors import StorageError
-from metastable.solve.storage import told
 
 SHELL = "metastable.drawing"
 NOTHING = "–"
@@ -85,7 +85,7 @@ def save_page(
         if numbers is not None:
             _write(target.with_suffix(".json"), json.dumps(numbers, indent=1, allow_nan=False))
     except OSError as error:
-        raise StorageError(f"the report cannot be written to {told(str(target))}: {error.strerror}") from error
+        raise StorageError(f"the report cannot be written to {told(target)}: {error.strerror}") from error
     return target
 
 

@@ -16,9 +16,9 @@ from zipfile import BadZipFile
 import numpy as np
 
 from metastable._version import __version__
+from metastable.arguments import told
 from metastable.errors import StorageError
 from metastable.papers.claim import Claim, Outcome, Setting
-from metastable.solve.storage import told
 
 BESIDE = ("drawing", "sweep", "encoders", "audit", "monitor", "lab", "cli", "benchmarks")
 """Rooms that no experiment rests on. One that is not named here counts, so that a new one is never overlooked."""
@@ -66,7 +66,7 @@ class ClaimStore:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise StorageError(f"cannot create the folder {told(str(self.folder))}: {error.strerror}") from error
+            raise StorageError(f"cannot create the folder {told(self.folder)}: {error.strerror}") from error
 
     def read(self, claim: Claim, setting: Setting) -> tuple[Outcome, float] | None:
         """The outcome and its seconds when it was stored under the same key; None otherwise."""

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from metastable.arguments import told
 from metastable.errors import StorageError
 from metastable.solve.events import Crossing
 from metastable.solve.problem import State
-from metastable.solve.storage import told
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from metastable.arguments import told
 from metastable.errors import SolveError, StorageError
 from metastable.measure import Measure
 from metastable.solve import checkpoint, storage
@@ -16,7 +17,6 @@ from metastable.solve.checkpoint import Checkpoint
 from metastable.solve.events import Crossing
 from metastable.solve.lock import Lock
 from metastable.solve.path import Path, stored
-from metastable.solve.storage import told
 
 
 @runtime_checkable

@@ -18,8 +18,9 @@ from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Self
 
+from metastable.arguments import told
 from metastable.errors import StorageError
-from metastable.solve.storage import told, writing
+from metastable.solve.storage import writing
 
 HEARTBEAT = 15.0
 """Seconds between two touches of the lock: a small part of SILENT, so that some may fail."""

@@ -15,14 +15,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from metastable.arguments import LONGEST_PLACE, told
 from metastable.errors import InvalidInput, StorageError
 from metastable.measure import Measure
 from metastable.solve.events import Crossing
 from metastable.solve.provenance import SCHEMA_VERSION
 
 _KIND = "metastable path"
-LONGEST_PLACE = 80
-"""Most characters of a place in a sentence, which is one line of fewer than 200."""
 
 
 def create(location: str, times: Tensor, like: Tensor, mass: Tensor) -> Any:
@@ -228,11 +227,6 @@ def writing(destination: str) -> Iterator[None]:
             raise
         reason = error.strerror or _first_line(error)
         raise StorageError(f"cannot write {told(destination)}: {reason}; what was there is untouched") from error
-
-
-def told(place: str) -> str:
-    """A place as a sentence names it: the end of it, where it is long."""
-    return repr(place if len(place) <= LONGEST_PLACE else f"...{place[3 - LONGEST_PLACE :]}")
 
 
 def _plain(provenance: dict[str, Any]) -> str:
