@@ -10,6 +10,7 @@ import numpy as np
 
 import metastable as ms
 from metastable.theory import ExceptionalTokens, Forecast, forecast, limit, spectrum
+from random_heads import head
 
 SLACK = 1e-6
 """Error of the runs, which are integrated to a relative 1e-7."""
@@ -22,17 +23,11 @@ def random_case(seed: int) -> tuple[Forecast, np.ndarray] | None:
     """A forecast in d = 2..5, n = 50..2000, beta = 4..500 and times up to 10/g_in; None where there is no limit."""
     rng = np.random.default_rng([seed, 11])
     d, symmetric = int(rng.integers(2, 6)), bool(rng.random() < 0.7)
-    B = rng.choice([1.0, 2.0]) * np.eye(d) + rng.choice([0.0, 0.3, 0.6]) * rng.normal(size=(d, d)) / math.sqrt(d)
-    levels = np.sort(rng.uniform(-1, 1, size=d))[::-1]
-    k = 1 if d == 2 or rng.random() < 0.6 else 2
-    levels[:k] = levels[k] + rng.uniform(0.3, 1.2)
-    Z = np.linalg.qr(rng.normal(size=(d, d)))[0] if symmetric else np.eye(d) + 0.4 * rng.normal(size=(d, d))
-    M = Z @ np.diag(levels) @ np.linalg.inv(Z)
-    w = ms.AttentionWeights(V=M @ np.linalg.inv(B.T), B=B)
+    w = head(rng, d, symmetric)
     s = spectrum(w)
     if s.kind not in ("point pair", "subsphere") or s.singular:
         return None
-    most = 120 if k > 1 or not symmetric else 2000 if d == 2 else 500  # what transport and a cold run cost
+    most = 120 if s.dimension > 1 or not symmetric else 2000 if d == 2 else 500  # what transport and a cold run cost
     n = int(np.exp(rng.uniform(math.log(50), math.log(most))))
     kind, sample = rng.random(), int(rng.integers(1 << 30))
     if kind < 0.4 and d < 4:

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from metastable.papers.concentration.measuring import slope
 from metastable.papers.concentration.run_out import departure_time, sphere_curves
+from metastable.papers.reading import slope
 from metastable.theory import spectrum
 
 

@@ -11,8 +11,9 @@ from metastable.drawing import Lines, Series, shaded
 from metastable.meanfield import nodes, reference_skew
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.concentration.families import sheared
-from metastable.papers.concentration.measuring import distance_curve, distances, listed, run
+from metastable.papers.concentration.measuring import distance_curve, distances, run
 from metastable.papers.concentration.sources import ESTIMATE, PAPER
+from metastable.papers.reading import listed
 from metastable.theory import distance_to_limit, forecast, limit
 
 THEME = "The curve W2(t)"

@@ -11,9 +11,9 @@ from metastable.drawing import Lines, Series
 from metastable.meanfield import Uniform
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.concentration.families import commuting, plain, sheared
-from metastable.papers.concentration.measuring import farthest, slope
 from metastable.papers.concentration.sources import ESTIMATE
 from metastable.papers.concentration.zero_temperature import THEME, subsphere_nodes, two_level
+from metastable.papers.reading import farthest, slope
 from metastable.theory import distance_to_limit, spectrum
 
 WINDOW = (6.0, 12.0)

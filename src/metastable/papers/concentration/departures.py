@@ -11,8 +11,9 @@ from metastable.drawing import Lines, Series, shaded
 from metastable.meanfield import Uniform
 from metastable.papers.claim import Claim, Outcome, Setting, as_rows
 from metastable.papers.concentration.families import commuting, sheared
-from metastable.papers.concentration.measuring import distance_curve, fine, first_crossing, run, slope
+from metastable.papers.concentration.measuring import distance_curve, run
 from metastable.papers.concentration.sources import ESTIMATE
+from metastable.papers.reading import beside, fine, first_crossing, slope, spanned
 from metastable.solve import Path
 from metastable.theory import spectrum
 
@@ -128,14 +129,10 @@ def departure_figure(outcome: Outcome) -> Lines:
     marks = [([at, at], [0.01, 1.0]) for at in outcome.curves["predicted"]]
     measured = shaded(curves, [f"β = {b:g}" for b in betas])
     predicted = shaded(marks, [f"estimate, β = {b:g}" for b in betas], "dotted")
-    series = [one for pair in zip(measured, predicted, strict=True) for one in pair]
+    series = beside(measured, predicted)
     return Lines(
         "Departure of the mean field, sheared weights G(0.5)", "time t", "W₂(ρ_t, Π#ρ₀)", series, log_y=True
     )
-
-
-def _range(betas: tuple[float, ...]) -> str:
-    return f"beta from {betas[0]:g} to {betas[-1]:g}"
 
 
 CLAIMS = (
@@ -145,7 +142,7 @@ CLAIMS = (
             "Concentration takes a time of order log beta: the clusters reach the width of the attention kernel at "
             "t_x = log(beta B_1)/(2c), c = (M_1 - M_2)/B_1; the order is the paper's, the slope 1/(2c) is "
             "metastable's "
-            f"estimate ({_range(setting.choose(*CROSSING_BETAS))})."
+            f"estimate (beta {spanned(setting.choose(*CROSSING_BETAS))})."
         ),
         crossing_experiment,
         expected=1.0,
@@ -168,7 +165,7 @@ CLAIMS = (
         "departure-linear-in-beta",
         lambda setting: (
             "When B^T e is not parallel to e the mean field leaves the metastable phase at a time linear in beta: "
-            f"t_out = (beta Delta - ln(beta)/2 + O(1))/g_out ({_range(setting.choose(*DEPARTURE_BETAS))})."
+            f"t_out = (beta Delta - ln(beta)/2 + O(1))/g_out (beta {spanned(setting.choose(*DEPARTURE_BETAS))})."
         ),
         departure_experiment,
         expected=1.0,

@@ -11,8 +11,9 @@ from metastable.drawing import Lines, Series
 from metastable.measure import Measure
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.concentration.families import competing
-from metastable.papers.concentration.measuring import fine, first_crossing, run, slope
+from metastable.papers.concentration.measuring import run
 from metastable.papers.concentration.sources import ESTIMATE
+from metastable.papers.reading import fine, first_crossing, slope, spanned
 from metastable.solve import Path
 from metastable.theory import phase_times, spectrum
 
@@ -171,10 +172,6 @@ def exit_figure(outcome: Outcome) -> Lines:
     )
 
 
-def _range(values: tuple[float, ...]) -> str:
-    return f"from {values[0]:g} to {values[-1]:g}"
-
-
 CLAIMS = (
     Claim(
         "exit-time",
@@ -182,7 +179,7 @@ CLAIMS = (
             "iid tokens of a symmetric law leave the concentrated phase when the sampled offset of a "
             "cluster, of size "
             f"n^(-1/2), has grown at rate V_2 - V_1: a time with slope 1/(2(V_2 - V_1)) in ln n (n "
-            f"{_range(setting.choose(*COUNTS))}, beta = {BETA:g})."
+            f"{spanned(setting.choose(*COUNTS))}, beta = {BETA:g})."
         ),
         tokens_experiment,
         expected=1.0,
@@ -203,7 +200,7 @@ CLAIMS = (
         lambda setting: (
             "The exit of iid tokens waits for the crossing, slope 1/(2c) in ln beta, and for the growth from "
             "the width "
-            f"of the kernel, slope 1/(2(V_2 - V_1)) (beta {_range(setting.choose(*BETAS))}, n = {TOKENS})."
+            f"of the kernel, slope 1/(2(V_2 - V_1)) (beta {spanned(setting.choose(*BETAS))}, n = {TOKENS})."
         ),
         beta_experiment,
         expected=1.0,

@@ -10,15 +10,9 @@ from metastable.drawing import Lines, Series
 from metastable.meanfield import Skewed, Uniform, reference_skew
 from metastable.papers.claim import Claim, Outcome, Setting, as_rows
 from metastable.papers.concentration.families import plain, sheared
-from metastable.papers.concentration.measuring import (
-    distance_curve,
-    farthest,
-    fine,
-    listed,
-    mean_field,
-    slope,
-)
+from metastable.papers.concentration.measuring import distance_curve, mean_field
 from metastable.papers.concentration.sources import ESTIMATE
+from metastable.papers.reading import farthest, fine, listed, slope
 from metastable.theory import zero_temperature
 from metastable.weights import AttentionWeights
 

@@ -12,8 +12,9 @@ from scipy import special
 from metastable import sphere
 from metastable.drawing import Lines, Series, shaded
 from metastable.papers.claim import Claim, Outcome, Setting, as_rows
-from metastable.papers.concentration.measuring import first_crossing, listed, run
+from metastable.papers.concentration.measuring import run
 from metastable.papers.concentration.sources import ESTIMATE
+from metastable.papers.reading import first_crossing, listed
 from metastable.theory import fastest_mode, growth_rate, uniform_distance
 from metastable.weights import AttentionWeights
 

@@ -1,8 +1,7 @@
-"""How the experiments run and what they read off a curve: flows and mean fields, W2 in time, slopes, crossings."""
+"""How the experiments of this paper run: flows and mean fields at given times, W2 along them."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -49,41 +48,3 @@ def distance_curve(
 ) -> np.ndarray:
     """W2(rho_t, Pi#rho_0) of the mean field at the given times, of which the first is 0."""
     return meanfield.distance_to_limit(mean_field(w, beta, law, times, tol)).distance.numpy()
-
-
-def slope(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> float:
-    """Least-squares slope of y against x."""
-    return float(np.polyfit(np.asarray(x, dtype=float), np.asarray(y, dtype=float), 1)[0])
-
-
-def first_crossing(times: np.ndarray, values: np.ndarray, level: float, upwards: bool = True) -> float:
-    """Time at which the values first cross the level, linear in between; NaN when they never do."""
-    beyond = values >= level if upwards else values <= level
-    if not beyond.any():
-        return math.nan
-    j = int(np.argmax(beyond))
-    if j == 0:
-        return float(times[0])
-    share = (level - values[j - 1]) / (values[j] - values[j - 1])
-    return float(times[j - 1] + share * (times[j] - times[j - 1]))
-
-
-def farthest(values: Sequence[float] | np.ndarray, expected: float) -> float:
-    """The value that is farthest from what is expected: one number for several cases of a formula."""
-    return max(map(float, values), key=lambda value: abs(value - expected))
-
-
-def fine(values: Sequence[float] | np.ndarray, points: int = 121) -> np.ndarray:
-    """A fine grid over the range of the values, geometric when all are positive: where theory is drawn."""
-    first, last = float(np.min(values)), float(np.max(values))
-    return np.geomspace(first, last, points) if first > 0 else np.linspace(first, last, points)
-
-
-def listed(values: Sequence[float] | np.ndarray) -> str:
-    """The values of a run in words.
-
-    >>> listed([25.0, 50.0, 100.0])
-    '25, 50 and 100'
-    """
-    words = [f"{value:g}" for value in values]
-    return " and ".join([", ".join(words[:-1]), words[-1]]) if len(words) > 1 else words[0]

@@ -16,8 +16,9 @@ from metastable.flows import SelfAttention
 from metastable.measure import Measure
 from metastable.papers.claim import Claim, Outcome, Setting, as_rows
 from metastable.papers.concentration.great_circle import THEME
-from metastable.papers.concentration.measuring import listed, run
+from metastable.papers.concentration.measuring import run
 from metastable.papers.concentration.sources import ESTIMATE
+from metastable.papers.reading import listed
 from metastable.theory import growth_rate
 from metastable.weights import AttentionWeights
 

@@ -20,8 +20,9 @@ from metastable.meanfield import Uniform
 from metastable.measure import Measure
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.concentration.families import competing, sheared
-from metastable.papers.concentration.measuring import distances, first_crossing, mean_field, run
+from metastable.papers.concentration.measuring import distances, mean_field, run
 from metastable.papers.concentration.sources import PAPER
+from metastable.papers.reading import first_crossing
 from metastable.solve import Path
 from metastable.theory import distance_to_limit, limit, phase_times, spectrum, terminal, zero_temperature
 from metastable.transport import wasserstein

@@ -11,13 +11,9 @@ from metastable.meanfield import Harmonics, Law, Skewed, Uniform, nodes, referen
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.concentration.families import commuting, plain, sheared
 from metastable.papers.concentration.floor import THEME, exponent, theorem
-from metastable.papers.concentration.measuring import (
-    distance_curve,
-    distances,
-    listed,
-    run,
-)
+from metastable.papers.concentration.measuring import distance_curve, distances, run
 from metastable.papers.concentration.sources import ESTIMATE
+from metastable.papers.reading import listed
 from metastable.theory import limit
 
 COLLAPSE_LAWS: dict[str, Law] = {

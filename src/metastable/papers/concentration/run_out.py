@@ -12,8 +12,9 @@ from metastable.meanfield import Uniform, nodes
 from metastable.measure import Measure
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.concentration.families import sheared
-from metastable.papers.concentration.measuring import distances, farthest, first_crossing, run, slope
+from metastable.papers.concentration.measuring import distances, run
 from metastable.papers.concentration.sources import ESTIMATE
+from metastable.papers.reading import farthest, first_crossing, slope, spanned
 from metastable.theory import distance_to_limit, limit, spectrum
 from metastable.weights import AttentionWeights
 
@@ -110,17 +111,13 @@ def run_out_figure(outcome: Outcome) -> Lines:
     )
 
 
-def _range(counts: tuple[int, ...]) -> str:
-    return f"n from {counts[0]} to {counts[-1]}"
-
-
 CLAIMS = (
     Claim(
         "tokens-run-out",
         lambda setting: (
             "n tokens follow the mean field up to t = (log n - O(1))/(k g_out), k = dim E; then the tail "
             "near E^perp is "
-            f"empty. Departures of {DEPARTED:.0%} for k = 1 and 2, {_range(setting.choose(*RUN_OUT_COUNTS))}."
+            f"empty. Departures of {DEPARTED:.0%} for k = 1 and 2, n {spanned(setting.choose(*RUN_OUT_COUNTS))}."
         ),
         run_out_experiment,
         expected=1.0,

@@ -13,8 +13,9 @@ from metastable.drawing import Lines, Series
 from metastable.flows import ZeroTemperature
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.concentration.great_circle import THEME
-from metastable.papers.concentration.measuring import farthest, run
+from metastable.papers.concentration.measuring import run
 from metastable.papers.concentration.sources import ESTIMATE
+from metastable.papers.reading import farthest
 from metastable.solve import solve
 from metastable.theory import comoving_target, limit_map, spectrum
 from metastable.weights import AttentionWeights

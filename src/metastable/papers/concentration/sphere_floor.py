@@ -13,8 +13,9 @@ from metastable.drawing import Lines, shaded
 from metastable.meanfield import Skewed, nodes
 from metastable.measure import Measure
 from metastable.papers.claim import Claim, Outcome, Setting
-from metastable.papers.concentration.measuring import distances, farthest, first_crossing, run
+from metastable.papers.concentration.measuring import distances, run
 from metastable.papers.concentration.sources import ESTIMATE
+from metastable.papers.reading import beside, farthest, first_crossing
 from metastable.weights import AttentionWeights
 
 THEME = "The curve W2(t)"
@@ -148,7 +149,7 @@ def floor_figure(outcome: Outcome) -> Lines:
         for i in number
     ]
     predicted = shaded(floors, [f"predicted floor, {label}" for label in labels], "dashed")
-    series = [one for pair in zip(measured, predicted, strict=True) for one in pair]
+    series = beside(measured, predicted)
     return Lines("Graded nodes on S², V = diag(λ₁, λ₂, λ₂), B = I", "time t", "W₂(ρ_t, Π#ρ₀)", series, log_y=True)
 
 

@@ -12,8 +12,9 @@ from metastable import sphere
 from metastable.drawing import Lines, Series
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.concentration.families import competing, sheared
-from metastable.papers.concentration.measuring import farthest, first_crossing, run, slope
+from metastable.papers.concentration.measuring import run
 from metastable.papers.concentration.sources import ESTIMATE
+from metastable.papers.reading import farthest, first_crossing, slope
 from metastable.theory import spectrum
 from metastable.weights import AttentionWeights
 

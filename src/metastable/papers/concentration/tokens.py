@@ -13,8 +13,9 @@ from metastable.meanfield import nodes, reference_skew
 from metastable.measure import Measure
 from metastable.papers.claim import Claim, Outcome, Setting, as_rows
 from metastable.papers.concentration.families import plain
-from metastable.papers.concentration.measuring import fine, run, slope
+from metastable.papers.concentration.measuring import run
 from metastable.papers.concentration.sources import ESTIMATE
+from metastable.papers.reading import fine, slope, spanned
 
 THEME = "From tokens to the mean field"
 IID_COUNTS = (100, 280, 800), (100, 200, 400, 800, 1600)
@@ -146,15 +147,11 @@ def convergence_figure(outcome: Outcome) -> Lines:
     )
 
 
-def _range(counts: tuple[int, ...]) -> str:
-    return f"n from {counts[0]} to {counts[-1]}"
-
-
 CLAIMS = (
     Claim(
         "iid-convergence",
         lambda setting: (
-            f"n iid tokens converge to the mean field like n^(-1/2) ({_range(setting.choose(*IID_COUNTS))})."
+            f"n iid tokens converge to the mean field like n^(-1/2) (n {spanned(setting.choose(*IID_COUNTS))})."
         ),
         iid_experiment,
         expected=-0.5,
