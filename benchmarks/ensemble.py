@@ -2,11 +2,11 @@
 
     python benchmarks/ensemble.py [--quick] [--out FOLDER]
 
-`solve` of an Ensemble against (a) `solve` of one system after the other, (b) the same steps with the attention of all
-systems as dense batched products of torch, (c) the published experiment: Euler steps of 0.1 in batched torch, then
-normalised. CPU time of one thread each; (a) is timed on a few systems, (b) and (c) on an eighth of them, which favours
-them (their arrays of scores stay in the cache), and both are scaled. Errors are the largest of any token at t = 30
-against a run at rtol = 1e-12, in the systems that all have solved.
+`solve` of an Ensemble against (a) `solve` of one system after the other, (b) the same steps with the attention of
+all systems as dense batched products of torch, (c) the published experiment: Euler steps of 0.1 in batched torch,
+then normalised. CPU time of one thread each; (a) is timed on a few systems, (b) and (c) on an eighth of them, which
+favours them (their arrays of scores stay in the cache), and both are scaled. Errors are the largest of any
+token at t = 30 against a run at rtol = 1e-12, in the systems that all have solved.
 """
 
 from __future__ import annotations

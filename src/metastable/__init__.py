@@ -39,7 +39,7 @@ if _typing.TYPE_CHECKING:
         UnnormalizedAttention,
         ZeroTemperature,
     )
-    from metastable.measure import Measure
+    from metastable.measure import Ensemble, Measure
     from metastable.papers import verify
     from metastable.solve import Event, Observer, Path, Stepper, load, register_stepper
     from metastable.solve.simulation import Simulation
@@ -51,6 +51,7 @@ __all__ = [
     "AttentionWeights",
     "Distance",
     "Drift",
+    "Ensemble",
     "EuclideanAttention",
     "Event",
     "Flow",
@@ -91,7 +92,7 @@ _HOME = {
     "attend": "attention",
     **dict.fromkeys(("Drift", "EuclideanAttention", "Flow", "Hardmax", "MultiHead", "SelfAttention"), "flows"),
     **dict.fromkeys(("UnnormalizedAttention", "ZeroTemperature"), "flows"),
-    "Measure": "measure",
+    **dict.fromkeys(("Ensemble", "Measure"), "measure"),
     "verify": "papers",
     **dict.fromkeys(("Event", "Observer", "Path", "Stepper", "load", "register_stepper"), "solve"),
     "Simulation": "solve.simulation",

@@ -29,7 +29,7 @@ from metastable.papers.concentration.measuring import run
 
 def test_a_cluster_leaves_when_its_median_passes_one_half_for_good():
     path = run(competing(), 5.0, sphere.uniform(100, 2, seed=1), np.linspace(0, 12, 49), rtol=1e-5)
-    for sign, t in zip((1.0, -1.0), cluster_exits(path), strict=True):
+    for sign, t in zip((1.0, -1.0), cluster_exits(path.times.numpy(), path.points), strict=True):
         assert 1.0 < t < 12.0
         middle = path.points[:, path.points[0][:, 0] * sign > 0, 1].median(1).values.abs()
         assert bool((middle[path.times > t] >= 0.5).all())
@@ -37,7 +37,7 @@ def test_a_cluster_leaves_when_its_median_passes_one_half_for_good():
 
 def test_a_cluster_that_has_not_left_is_censored_and_not_counted_as_early():
     path = run(competing(), 5.0, sphere.uniform(100, 2, seed=1), np.linspace(0, 2, 9), rtol=1e-4)
-    assert np.isinf(cluster_exits(path)).all()
+    assert np.isinf(cluster_exits(path.times.numpy(), path.points)).all()
     full = np.arange(1.0, 102.0)
     assert quarter_left(full) == quarter_left(np.where(full > 60, math.inf, full)) == 26.0
 

@@ -10,17 +10,18 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from metastable import sphere
 from metastable.drawing import Lines, Series
-from metastable.measure import Measure
+from metastable.flows import SelfAttention
+from metastable.measure import Ensemble, Measure
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.concentration.families import competing
-from metastable.papers.concentration.measuring import run
 from metastable.papers.concentration.sources import ESTIMATE
 from metastable.papers.reading import SAMPLING, fine, first_crossing, slope, spanned
-from metastable.solve import Path
+from metastable.solve import solve
 from metastable.theory import phase_times, spectrum
 
 THEME = "Times of the phases"
@@ -28,7 +29,7 @@ ARC = math.pi / 4
 """Half the opening of the arcs."""
 BETA, TOKENS = 15.0, 400
 """Inverse temperature of the scaling in n, and number of tokens of the scaling in beta."""
-COUNTS = (100, 250, 600), (100, 200, 400, 800, 1600)
+COUNTS = (100, 200, 400), (100, 200, 400, 800, 1600)
 BETAS = (10.0, 30.0, 90.0), (10.0, 17.0, 30.0, 52.0, 90.0)
 """Values of n and of beta in a quick and a full run, all with at least seven tokens in a kernel window."""
 ESCAPE, B_1 = 1.0, 4.0
@@ -39,7 +40,7 @@ sqrt(p(1-p))/(2 z phi(z)) with p = 1/4 = P(|Z| > z)."""
 MARGIN = 3.0
 """How much longer than the predicted exit a run is: of the offsets |Z| e^{-t}, Z Gaussian, 4% are then too small to
 have left, which counts as censored."""
-COUNT_RUNS, BETA_RUNS = (80, 160), (60, 120)
+COUNT_RUNS, BETA_RUNS = (240, 240), (80, 160)
 """Starts of every n and of every beta in a quick and a full run; each has two clusters."""
 
 
@@ -55,16 +56,17 @@ def nodes_on_arcs(n: int) -> Measure:
     return Measure(sphere.from_angles(np.concatenate([half, half + math.pi])))
 
 
-def cluster_exits(path: Path) -> np.ndarray:
-    """Exit times of the clusters that formed at +e1 and -e1: their median in direction e2 passes 1/2 for good.
+def cluster_exits(times: np.ndarray, points: Tensor) -> np.ndarray:
+    """Exit times of the clusters that formed at +e1 and -e1 of one system, points (m, n, 2): their median in
+    direction e2 passes 1/2 for good.
 
     The median is blind to single tokens that left on their own (C7). Infinite for a cluster that had not left when
     the run ended.
     """
-    times, exits = path.times.numpy(), []
+    exits = []
     for sign in (1.0, -1.0):
-        members = path.points[0][:, 0] * sign > 0
-        offset = path.points[:, members, 1].median(1).values.abs().numpy()
+        members = points[0][:, 0] * sign > 0
+        offset = points[:, members, 1].median(1).values.abs().numpy()
         last = int(np.flatnonzero(offset < 0.5).max(initial=0))
         exits.append(first_crossing(times[last:], offset[last:], 0.5))
     return np.nan_to_num(exits, nan=math.inf)
@@ -85,7 +87,9 @@ def measured_cell(n: int, beta: float, seeds: Sequence[int]) -> tuple[dict[str, 
     foretold = phase_times(spectrum(w), beta, nodes_on_arcs(n))
     predicted = foretold.exit_mean_field
     times = np.linspace(0, predicted + MARGIN, 4 * int(predicted + MARGIN) + 1)
-    exits = np.concatenate([cluster_exits(run(w, beta, on_arcs(n, k), times, rtol=1e-4)) for k in seeds])
+    starts = Ensemble(torch.stack([on_arcs(n, seed) for seed in seeds]))
+    path = solve(SelfAttention(w, beta), starts, t=float(times[-1]), times=times, rtol=1e-4, atol=1e-5)
+    exits = np.concatenate([cluster_exits(times, path.points[:, k]) for k in range(len(starts))])
     row = {
         "n": n,
         "beta": beta,
