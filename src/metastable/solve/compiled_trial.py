@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 from numba import njit
 
 from metastable.attention.direct import DOUBLE, row_sums, with_item
-from metastable.attention.exp2 import LOG2_E, REDUCTION
+from metastable.attention.exp2 import LOG2_E, REDUCTION, wide
 from metastable.flows.pairwise import Pairwise
 from metastable.solve.tableau import Tableau
 from metastable.threads import over_rows
@@ -72,6 +72,7 @@ def step_kernel(d: int, spherical: bool) -> Callable[..., None]:
         table: Any, errors: Any, damping: float, points_out: Any, slope_out: Any, kept: Any, error_out: Any,
         rate_out: Any,
     ) -> None:  # fmt: skip
+        wide()
         n, end, heads = points.shape[1], errors.shape[1] - 1, V.shape[0]
         x, y, after, k = np.empty((d, n)), np.empty((d, n)), np.empty((d, n)), np.empty((len(table), d, n))
         queries, v, total = np.empty((d, n)), np.empty((d + 1, n)), np.empty((d + 1, n))
@@ -100,8 +101,9 @@ def step_kernel(d: int, spherical: bool) -> Callable[..., None]:
                         yc[j] = x[c, j]
                     for i in range(stage):
                         weight = h[r] * table[stage, i]
-                        for j in range(n):
-                            yc[j] += weight * k[i, c, j]
+                        if weight != 0.0:
+                            for j in range(n):
+                                yc[j] += weight * k[i, c, j]
                 for j in range(n):
                     length[j] = 0.0
                 for c in range(d):
