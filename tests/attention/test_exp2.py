@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numba import njit
 
-from metastable.attention.exp2 import LN_2, LOG2_E, NO_REASSOCIATION, REDUCTION, exp2, log
+from metastable.attention.exp2 import LN_2, LOG2_E, NO_REASSOCIATION, REDUCTION, exp2, log, wide
 
 
 @njit(fastmath=NO_REASSOCIATION)
@@ -73,3 +73,18 @@ def test_private_interface_of_numba_still_takes_overloads_with_flags():
         return lambda x: 2.0 * x
 
     assert njit(lambda x: twice(x))(1.5) == 3.0
+
+
+def test_a_compiled_function_may_ask_for_wide_vectors() -> None:
+    """`wide` adds an attribute to a function through llvmlite's set of them, which is a private interface."""
+
+    @njit(error_model="numpy")
+    def doubled(x):
+        wide()
+        for i in range(len(x)):
+            x[i] = 2 * x[i]
+
+    x = np.arange(5.0)
+    doubled(x)
+    assert x.tolist() == [0.0, 2.0, 4.0, 6.0, 8.0]
+    assert any('"prefer-vector-width"="512"' in code for code in doubled.inspect_llvm().values())

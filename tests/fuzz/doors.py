@@ -26,6 +26,7 @@ import torch
 import metastable as ms
 from metastable import papers, spectral, theory
 from metastable.errors import MetastableError
+from metastable.measure import Ensemble
 
 LONGEST_SENTENCE = 300
 """Characters of a refusal: names, a value of at most 60, what was expected, and what to do instead."""
@@ -82,7 +83,7 @@ STRANGE: tuple[Callable[[], Any], ...] = tuple(
     lambda: torch.float32, lambda: torch.int32, lambda: torch.Generator(), lambda: Path("nowhere"),
     lambda: iter([1]), lambda: (i for i in range(2)), lambda: ms.Measure([[1.0, 0.0]]),
     lambda: ms.Measure([[1.0, 0.0, 0.0]]), lambda: ms.AttentionWeights(V=np.eye(3), B=np.eye(3)),
-    lambda: ms.AttentionWeights,
+    lambda: ms.AttentionWeights, lambda: Ensemble(np.ones((2, 6, 2))), lambda: Ensemble(np.ones((1, 1, 3))),
     lambda: ms.AttentionWeights(V=np.zeros((2, 2)), B=np.zeros((2, 2))),
 )  # fmt: skip
 """What a careless or hostile caller passes."""
@@ -167,6 +168,7 @@ RIGHT_FOR: dict[str, dict[str, Callable[[], Any]]] = {
         "keys": lambda: torch.ones(2, 3, 2, dtype=torch.float64),
         "mass": lambda: None,
     },
+    "ms.Ensemble": {"points": lambda: torch.ones(2, 3, 2), "mass": lambda: None},
     "ms.attention.hardmax": {"values": lambda: tokens().points},
     "ms.meanfield.Density": {"function": lambda: lambda x: np.ones(len(x))},
     "ms.meanfield.solve": {"density": lambda: ms.meanfield.Uniform(2), "tol": lambda: 1e-2},
@@ -205,12 +207,15 @@ INSTANCES: dict[str, Callable[[], Any]] = {
         [[1.0, 0.0]], [[0.0, 1.0]], [[1.0, 1.0]], [[1.0], [0.5]]
     ),
     "measure": tokens,
+    "ensemble": lambda: Ensemble(ms.sphere.uniform(6, 2, seed=1).view(2, 3, 2)),
     "self-attention": flow,
     "unnormalized": lambda: ms.UnnormalizedAttention(head(), 2.0),
     "zero temperature": lambda: ms.ZeroTemperature(head()),
     "hardmax": lambda: ms.Hardmax(head()),
     "heads": lambda: ms.MultiHead([flow()]),
     "path": path,
+    "flow of many": lambda: ms.SelfAttention(head(), [1.0, 2.0]),
+    "path of many": lambda: ms.solve(flow(), Ensemble(ms.sphere.uniform(6, 2, seed=1).view(2, 3, 2)), 0.2),
     "spectrum": lambda: theory.spectrum(head()),
     "dominant": lambda: spectral.dominant(np.diag([2.0, 1.0])),
     "limit map": lambda: theory.limit_map(head()),
@@ -224,7 +229,7 @@ INSTANCES: dict[str, Callable[[], Any]] = {
 
 PROTOCOL = {
     "drift", "ambient_drift", "evaluate", "attention", "rate", "weights_at", "advance", "begin", "refusal", "gap",
-    "apply_after_average", "judge", "once", "can", "available", "at_tolerance",
+    "apply_after_average", "evaluate_many", "gaps", "judge", "once", "can", "available", "at_tolerance",
 }  # fmt: skip
 """Methods that the engine calls with what it has checked: a stepper's, a kernel's, a flow's inner ones."""
 

@@ -34,14 +34,15 @@ def reference(x: np.ndarray, m: np.ndarray, beta: float, t: float) -> np.ndarray
     return y / np.linalg.norm(y, axis=1, keepdims=True)
 
 
-def test_every_system_is_solved_as_if_alone() -> None:
+@pytest.mark.parametrize("method", ["auto", "dop853", "adaptive"])
+def test_every_system_is_solved_as_if_alone(method: str) -> None:
     many, betas = systems(6, 7), [0.0, 0.5, 1.0, 4.0, 9.0, 30.0]
-    path = ms.solve(ms.SelfAttention(W, betas), many, 2.0, TIMES)
+    path = ms.solve(ms.SelfAttention(W, betas), many, 2.0, TIMES, method=method)
     assert path.points.shape == (4, 6, 7, 2) and path.mass.shape == (6, 7)
     for s, beta in enumerate(betas):
         exact = reference(*many[s].numpy(), beta, 2.0)
         assert float((path.end.points[s] - torch.from_numpy(exact)).abs().max()) < 2e-8
-        alone = ms.solve(ms.SelfAttention(W, beta), many[s], 2.0, TIMES, method="adaptive")
+        alone = ms.solve(ms.SelfAttention(W, beta), many[s], 2.0, TIMES, method=method)
         assert float((path.points[:, s] - alone.points).abs().max()) < 2e-9
         steps = path.provenance["statistics"]["steps_of_systems"][s]
         assert steps == alone.provenance["statistics"]["accepted_steps"]

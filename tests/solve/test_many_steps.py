@@ -8,6 +8,7 @@ import metastable as ms
 from metastable.errors import SolveError
 from metastable.measure import Ensemble
 from metastable.solve.adaptive import Adaptive
+from metastable.solve.dop853 import Dop853
 from metastable.solve.many_steps import _next_times, after_rejection, growth
 from metastable.solve.problem import next_time
 
@@ -17,12 +18,14 @@ EYE = ms.AttentionWeights(V=torch.eye(2), B=torch.eye(2))
 def test_the_controller_is_that_of_the_adaptive_method() -> None:
     rng = np.random.default_rng(0)
     errors, last = 10.0 ** rng.uniform(-14, 0, 50), 10.0 ** rng.uniform(-4, 0, 50)
-    for rejected in (False, True):
-        found = growth(errors, last, np.full(50, rejected))
-        for e, before, g in zip(errors, last, found, strict=True):
-            assert g == pytest.approx(Adaptive.controller.growth(float(e), float(before), rejected), rel=1e-14)
-    tried = np.array([1.5, 32.0, 1e9, math.inf])
-    assert after_rejection(tried).tolist() == pytest.approx(list(map(Adaptive.controller.after_rejection, tried)))
+    for control in (Adaptive.controller, Dop853.controller):
+        for rejected in (False, True):
+            found = growth(control, errors, last, np.full(50, rejected))
+            for e, before, g in zip(errors, last, found, strict=True):
+                assert g == pytest.approx(control.growth(float(e), float(before), rejected), rel=1e-14)
+        tried = np.array([1.5, 32.0, 1e9, math.inf])
+        expected = [control.after_rejection(float(e)) for e in tried]
+        assert after_rejection(control, tried).tolist() == pytest.approx(expected)
 
 
 def test_times_end_at_the_target_as_in_a_single_run() -> None:
@@ -37,9 +40,10 @@ def test_times_end_at_the_target_as_in_a_single_run() -> None:
 def test_a_settled_system_makes_few_steps() -> None:
     clustered = torch.tensor([[1.0, 0.0]] * 8, dtype=torch.float64)
     spread = ms.sphere.uniform(8, 2, seed=0)
-    path = ms.solve(ms.SelfAttention(EYE, 4.0), Ensemble(torch.stack([clustered, spread])), 30.0)
-    few, many = path.provenance["statistics"]["steps_of_systems"]
-    assert few < 45 < many  # steps of 2.5 / 2 at most, after the first ones
+    for method, most in (("dop853", 12), ("adaptive", 45)):  # the steps of 5(4) are at most 2.5 / 2 long
+        path = ms.solve(ms.SelfAttention(EYE, 4.0), Ensemble(torch.stack([clustered, spread])), 30.0, method=method)
+        few, many = path.provenance["statistics"]["steps_of_systems"]
+        assert few < most < many
 
 
 def test_too_many_steps_name_the_system() -> None:

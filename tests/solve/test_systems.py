@@ -1,6 +1,7 @@
 import math
 
 import numpy as np
+import pytest
 import torch
 
 import metastable as ms
@@ -25,12 +26,12 @@ def test_errors_are_tangential_on_the_sphere_and_relative_in_space() -> None:
     w = ms.AttentionWeights(V=torch.eye(2), B=torch.eye(2))
     x = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]], dtype=torch.float64)
     stages = torch.tensor([[[[3.0, 4.0]], [[3.0, math.inf]]]], dtype=torch.float64)
-    one = np.ones((2, 1))
-    assert largest_errors(ms.SelfAttention(w, 1.0), x, x, stages, one, 1.0, 1.0).tolist() == [2.0, math.inf]
-    assert largest_errors(ms.EuclideanAttention(w, 1.0), x, 4 * x, stages, one, 1.0, 1.0).tolist() == [
-        1.0,
-        math.inf,
-    ]
+    both = np.ones((2, 2, 1))
+    sphere, space = ms.SelfAttention(w, 1.0), ms.EuclideanAttention(w, 1.0)
+    assert largest_errors(sphere, x, x, stages, both, 0.0, (1.0, 1.0)).tolist() == [2.0, math.inf]
+    assert largest_errors(space, x, 4 * x, stages, both, 0.0, (1.0, 1.0)).tolist() == [1.0, math.inf]
+    damped = largest_errors(sphere, x, x, stages, both, 3.0, (1.0, 1.0))
+    assert damped.tolist() == pytest.approx([1.0, math.inf])
 
 
 def test_the_time_of_systems_is_that_of_the_last_that_runs() -> None:
@@ -46,6 +47,6 @@ def test_the_time_of_systems_is_that_of_the_last_that_runs() -> None:
 def test_a_round_interpolates_each_system_inside_its_own_step() -> None:
     x = torch.zeros(2, 1, 2, dtype=torch.float64)
     stages = torch.ones(1, 2, 1, 2, dtype=torch.float64)
-    dense = np.array([[1.0, 0.0]])
-    made = Round(np.array([7]), np.array([1.0]), np.array([3.0]), x, stages, np.array([1]), dense, unit=False)
+    ends = np.array([1.0]), np.array([3.0])
+    made = Round(np.array([7]), *ends, x, stages, np.array([1]), lambda s: s[:, None], unit=False)
     assert made.at(np.array([0, 0]), np.array([1.5, 3.0]))[:, 0, 0].tolist() == [0.5, 2.0]

@@ -58,6 +58,21 @@ _bits_32, _float_32 = _bitcast(types.float32, types.int32), _bitcast(types.int32
 _SHIFT_32 = np.int32(23)
 
 
+@intrinsic
+def wide(_context: Any) -> Any:
+    """Called anywhere in a compiled function: its loops may use vectors of 512 bits, where the processor has them.
+
+    LLVM prefers 256 bits, for processors that slow down with wider ones; loops that are one exponential after the
+    other gain a third. llvmlite keeps the set of a function's attributes, and checks names only in its own `add`.
+    """
+
+    def codegen(context: Any, builder: Any, _signature: Any, _args: Any) -> Any:
+        set.add(builder.function.attributes, '"prefer-vector-width"="512"')
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
 def exp2(t: Any) -> Any:
     """2^t, to be called from compiled code: |t| <= 1000 in float64, |t| <= 120 in float32; clamp before calling."""
     return np.exp2(t)

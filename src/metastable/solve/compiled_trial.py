@@ -11,40 +11,29 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numba import njit
 
-from metastable.attention.direct import DOUBLE, row_sums
-from metastable.attention.exp2 import LOG2_E, REDUCTION
+from metastable.attention.direct import DOUBLE, row_sums, with_item
+from metastable.attention.exp2 import LOG2_E, REDUCTION, wide
 from metastable.flows.pairwise import Pairwise
+from metastable.solve.tableau import Tableau
 from metastable.threads import over_rows
 
 BOUND = DOUBLE.bound
 """Scores up to which one pass is enough; see `attention.direct.exponents`."""
 LEAST_SHARE = 2.0**DOUBLE.share
 """Least mass over the largest with which masses multiply weights; see `attention.direct.exponents`."""
-SLOTS = 8
-"""Places for the tokens before a step and its seven stages."""
 NANOSECONDS = 1.0
 """Rough cost of one pair of tokens in one stage, for the choice of threads."""
 
 
 class CompiledTrial:
-    """One embedded Runge-Kutta step of every system asked for, with steps of their own.
+    """One embedded Runge-Kutta step of every system asked for, with steps of their own."""
 
-    table: a_ij and, as its last row, b_j, whose stage is the velocity at the end; errors: b_j - b*_j.
-    """
-
-    def __init__(
-        self,
-        flow: Pairwise,
-        mass: Float[np.ndarray, "b n"],
-        d: int,
-        table: Float[np.ndarray, "s s"],
-        errors: Float[np.ndarray, "s"],
-    ) -> None:
-        self.flow, self.mass, self.table, self.errors = flow, mass, table, errors
+    def __init__(self, flow: Pairwise, mass: Float[np.ndarray, "b n"], d: int, pair: Tableau) -> None:
+        self.flow, self.mass, self.pair = flow, mass, pair
         shape = (*mass.shape, d)
         self.points, self.slope = np.empty(shape), np.empty(shape)
-        self.kept = np.empty((SLOTS, *shape))
-        """x and k_0 .. k_6 of the systems that are looked at inside their steps; the rest is undefined."""
+        self.kept = np.empty((1 + len(pair.nodes), *shape))
+        """x and all stages of the systems that are looked at inside their steps; the rest is undefined."""
         self.error, self.rate = np.empty(len(mass)), np.empty(len(mass))
         self.kernel = step_kernel(d, flow.spherical)
 
@@ -58,18 +47,17 @@ class CompiledTrial:
         allowed: tuple[float, float],
     ) -> None:
         """Fill `points`, `slope`, `error` and `rate`, in the order of `which`; `kept` where `inside` says so."""
-        flow, (_, n, _) = self.flow, points.shape
+        flow, pair, n = self.flow, self.pair, points.shape[1]
         constants = (flow.V, flow.B, flow.beta, flow.log_scale, flow.normalised, flow.V_norm, flow.B_norm)
+        method = (pair.table, pair.errors, pair.damping)
         out = (self.points, self.slope, self.kept, self.error, self.rate)
 
         def some(start: int, stop: int) -> None:
             self.kernel(
-                start, stop, points, slope, self.mass, which, h, inside, *allowed, *constants, self.table,
-                self.errors, *out,
-            )  # fmt: skip
+                start, stop, points, slope, self.mass, which, h, inside, *allowed, *constants, *method, *out
+            )
 
-        stages = len(self.errors) - 1
-        over_rows(some, len(which), cost=NANOSECONDS * len(which) * n * n * stages * len(flow.V))
+        over_rows(some, len(which), cost=NANOSECONDS * len(which) * n * n * pair.end * len(flow.V))
 
 
 @cache
@@ -81,10 +69,12 @@ def step_kernel(d: int, spherical: bool) -> Callable[..., None]:
     def kernel(
         first: int, last: int, points: Any, slope: Any, mass: Any, which: Any, h: Any, inside: Any, rtol: float,
         atol: float, V: Any, B: Any, beta: Any, log_scale: Any, normalised: Any, V_norm: Any, B_norm: Any,
-        table: Any, errors: Any, points_out: Any, slope_out: Any, kept: Any, error_out: Any, rate_out: Any,
+        table: Any, errors: Any, damping: float, points_out: Any, slope_out: Any, kept: Any, error_out: Any,
+        rate_out: Any,
     ) -> None:  # fmt: skip
-        n, stages, heads = points.shape[1], len(errors), V.shape[0]
-        x, y, k = np.empty((d, n)), np.empty((d, n)), np.empty((stages, d, n))
+        wide()
+        n, end, heads = points.shape[1], errors.shape[1] - 1, V.shape[0]
+        x, y, after, k = np.empty((d, n)), np.empty((d, n)), np.empty((d, n)), np.empty((len(table), d, n))
         queries, v, total = np.empty((d, n)), np.empty((d + 1, n)), np.empty((d + 1, n))
         share, log_share, length, shift = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
         q = np.empty(d)
@@ -104,16 +94,16 @@ def step_kernel(d: int, spherical: bool) -> Callable[..., None]:
             if in_exponent:
                 for j in range(n):
                     log_share[j] = math.log2(mass[s, j] / largest) if mass[s, j] > 0.0 else -1e30
-            rate = 0.0
-            for stage in range(1, stages):
+            for stage in range(1, len(table) if inside[r] else end + 1):
                 for c in range(d):
                     yc = y[c]
                     for j in range(n):
                         yc[j] = x[c, j]
                     for i in range(stage):
                         weight = h[r] * table[stage, i]
-                        for j in range(n):
-                            yc[j] += weight * k[i, c, j]
+                        if weight != 0.0:
+                            for j in range(n):
+                                yc[j] += weight * k[i, c, j]
                 for j in range(n):
                     length[j] = 0.0
                 for c in range(d):
@@ -205,33 +195,47 @@ def step_kernel(d: int, spherical: bool) -> Callable[..., None]:
                     for c in range(d):
                         for j in range(n):
                             k[stage, c, j] -= length[j] * y[c, j]
+                if stage == end:
+                    rate_out[r] = rate
+                    for c in range(d):
+                        for j in range(n):
+                            after[c, j] = y[c, j]
             worst = 0.0
             for j in range(n):
-                inner, square, before, after = 0.0, 0.0, 0.0, 0.0
-                for c in range(d):
-                    e = 0.0
-                    for i in range(stages):
-                        e += errors[i] * k[i, c, j]
-                    e *= h[r]
-                    inner += e * y[c, j]
-                    square += e * e
-                    before += x[c, j] * x[c, j]
-                    after += y[c, j] * y[c, j]
-                if spherical:
-                    ratio = max(square - inner * inner, 0.0) / (rtol + atol) ** 2
-                else:
-                    ratio = square / (atol + rtol * math.sqrt(max(before, after))) ** 2
+                scale = rtol + atol
+                if not spherical:
+                    size_before, size_after = 0.0, 0.0
+                    for c in range(d):
+                        size_before += x[c, j] * x[c, j]
+                        size_after += after[c, j] * after[c, j]
+                    scale = atol + rtol * math.sqrt(max(size_before, size_after))
+                squares = (0.0, 0.0)
+                for which_error in range(2):
+                    inner, square = 0.0, 0.0
+                    for c in range(d):
+                        e = 0.0
+                        for i in range(end + 1):
+                            e += errors[which_error, i] * k[i, c, j]
+                        inner += e * after[c, j]
+                        square += e * e
+                    if spherical:
+                        square = max(square - inner * inner, 0.0) if square >= 0.0 else square
+                    squares = with_item(squares, which_error, square * (h[r] / scale) ** 2)
+                first_square, second_square = squares
+                ratio = first_square
+                if first_square > 0.0:
+                    ratio = first_square / math.sqrt(first_square + damping * second_square)
                 worst = ratio if not ratio <= worst else worst
-            error_out[r], rate_out[r] = math.sqrt(worst), rate
+            error_out[r] = worst
             for j in range(n):
                 for c in range(d):
-                    points_out[r, j, c] = y[c, j]
-                    slope_out[r, j, c] = k[stages - 1, c, j]
+                    points_out[r, j, c] = after[c, j]
+                    slope_out[r, j, c] = k[end, c, j]
             if inside[r]:
                 for j in range(n):
                     for c in range(d):
                         kept[0, r, j, c] = x[c, j]
-                for i in range(stages):
+                for i in range(len(table)):
                     for j in range(n):
                         for c in range(d):
                             kept[1 + i, r, j, c] = k[i, c, j]

@@ -17,10 +17,11 @@ from metastable.errors import InvalidInput
 from metastable.flows.flow import Flow
 from metastable.measure import Ensemble
 from metastable.solve.adaptive import Adaptive
+from metastable.solve.dop853 import Dop853
 from metastable.solve.events import Crossing, Event, crossing
 from metastable.solve.frames import InMemory
 from metastable.solve.many_steps import rounds
-from metastable.solve.methods import choose_stepper
+from metastable.solve.methods import CROSSING, choose_stepper
 from metastable.solve.observer import Audience, Observer, Run
 from metastable.solve.path import Path
 from metastable.solve.problem import State, Step
@@ -40,7 +41,9 @@ def integrate_many(task: Task, many: Ensemble, guests: Sequence[Observer], max_s
     seen = State(t0, many.points[0])
     audience.begin(Run(task.flow, task.mass, seen, task.t, tuple(task.times), task.stepper.name))
     inside = everywhere if task.events else recorder.inside
-    made_rounds = rounds(problem, systems, task.t, max_steps, t_start=t0, bounded=task.bounded, inside=inside)
+    assert isinstance(task.stepper, Adaptive | Dop853)
+    limits = problem, task.stepper, systems, task.t, max_steps
+    made_rounds = rounds(*limits, t_start=t0, bounded=task.bounded, inside=inside)
     for made in made_rounds:
         assert made.round is not None
         watch.look(made)
@@ -71,13 +74,14 @@ def integrate_many(task: Task, many: Ensemble, guests: Sequence[Observer], max_s
 
 
 def many_stepper(
-    flow: Flow, method: str | Stepper, step: float | None, observers: Sequence[Any], out: Any
-) -> Stepper:
+    flow: Flow, method: str | Stepper, step: float | None, tolerance: float, observers: Sequence[Any], out: Any
+) -> Adaptive | Dop853:
     """The method of a run of many systems; what such a run cannot do is refused."""
-    wanted = "adaptive" if isinstance(method, str) and method == "auto" and flow.smooth else method
+    automatic = isinstance(method, str) and method == "auto" and flow.smooth
+    wanted = ("dop853" if tolerance <= CROSSING else "adaptive") if automatic else method
     stepper = choose_stepper(flow, wanted, step)
-    if not isinstance(stepper, Adaptive):
-        raise InvalidInput(f"an Ensemble is solved by the method 'adaptive', got {shown(stepper.name)}")
+    if not isinstance(stepper, Adaptive | Dop853):
+        raise InvalidInput(f"an Ensemble is solved by 'dop853' or 'adaptive', got {shown(stepper.name)}")
     if observers:
         raise InvalidInput("systems of an Ensemble are at different times, so it takes no observers; use events")
     if out is not None:

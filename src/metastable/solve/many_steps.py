@@ -1,8 +1,8 @@
 """The adaptive method for many systems at once: every system has its own time, its own step and its own error.
 
 A round makes one trial step of every system that has not reached the target yet, all of them together; those whose
-error is too large try again in the next round. A system whose tokens have settled makes the longest steps that are
-stable, reaches the target in a few rounds, and drops out of the work; so do systems that an event stopped.
+error is too large try again in the next round. A system whose tokens have settled makes longer and longer steps,
+reaches the target in a few rounds, and drops out of the work; so do systems that an event stopped.
 """
 
 from __future__ import annotations
@@ -31,18 +31,14 @@ from metastable.solve.controller import (
     SHARE,
     SLOWEST,
     SMALLEST_RATE,
+    Controller,
 )
+from metastable.solve.dop853 import FIRST, PROBE, Dop853
 from metastable.solve.march import march
 from metastable.solve.problem import Problem
 from metastable.solve.stretches import COUNTED, enter_stretch, refuse_endless, stretches
 from metastable.solve.systems import Round, Systems, combined, largest_errors
-
-_NODES = np.array(Adaptive.nodes)
-_STAGES = [row.numpy() for row in Adaptive.stages]
-_TABLE = np.zeros((len(_NODES) + 1, len(_NODES) + 1))
-_WEIGHTS, _ERRORS, _DENSE = (row.numpy() for row in (Adaptive.weights, Adaptive.errors, Adaptive.dense))
-for _stage, _row in enumerate((*_STAGES, _WEIGHTS)):
-    _TABLE[_stage, : len(_row)] = _row
+from metastable.solve.tableau import Tableau
 
 Inside = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(numbers of systems, ends of their steps) -> whether anybody will look inside the step of each."""
@@ -61,6 +57,7 @@ class Trial(NamedTuple):
 
 def rounds(
     problem: Problem,
+    stepper: Adaptive | Dop853,
     systems: Systems,
     t_end: float,
     max_steps: int | None,
@@ -70,16 +67,17 @@ def rounds(
     inside: Inside,
 ) -> Iterator[Systems]:
     """The systems after every round, until all of them have reached t_end; see `stretches.steps` for the rest."""
-    compiled = compiled_trial(problem, systems)
+    pair = Tableau.of(stepper)
+    compiled = compiled_trial(problem, systems, pair)
     jumps = jump_times(problem.flow)
     knots = stretches(jumps, t_end, t_start)
 
     def enter(systems: Systems, target: float) -> Systems:
         enter_stretch(problem, jumps, knots, target)
-        return begin(problem, systems)
+        return begin(problem, stepper, systems)
 
     def advance(systems: Systems, target: float) -> Systems:
-        made = advance_round(problem, systems, target, inside, compiled)
+        made = advance_round(problem, pair, systems, target, inside, compiled)
         done = made.round
         if max_steps is not None and done is not None:
             late = made.running & (made.accepted >= max_steps) & (made.times < t_end)
@@ -96,59 +94,72 @@ def rounds(
     return march(advance, systems, knots[1:], enter)
 
 
-def begin(problem: Problem, systems: Systems) -> Systems:
+def begin(problem: Problem, stepper: Adaptive | Dop853, systems: Systems) -> Systems:
     """Evaluate the field at the start of a stretch; choose first steps from its size where none are known."""
     which = np.flatnonzero(systems.running)
-    found = _field(problem, systems.times[which], systems.points[_index(which, systems)], which)
-    _require_finite(problem, found.vectors, systems.times[which], which)
+    t, x = systems.times[which], systems.points[_index(which, systems)]
+    found = _field(problem, t, x, which)
+    _require_finite(problem, found.vectors, t, which)
     systems.slope[_index(which, systems)] = found.vectors
     systems.rate[which] = rates = found.rates.double().cpu().numpy()
-    _require_rates(problem, rates, systems.times[which], which)
-    speed = torch.linalg.vector_norm(found.vectors, dim=2).amax(dim=1).double().cpu().numpy()
-    first = np.minimum(
-        FIRST_MOVE / np.maximum(speed, SMALLEST_RATE),
-        (problem.atol + problem.rtol) ** (1 / 5) / np.maximum(rates, SMALLEST_RATE),
-    )
+    _require_rates(problem, rates, t, which)
+    tolerance, speed = problem.atol + problem.rtol, np.maximum(_speeds(found.vectors), SMALLEST_RATE)
+    by_rate = tolerance ** (1 / stepper.order) / np.maximum(rates, SMALLEST_RATE)
+    if isinstance(stepper, Dop853):  # as in its `first_step`
+        probe = np.minimum(PROBE / speed, by_rate)
+        moved = combined(x, found.vectors[None], probe[:, None], problem.flow.spherical)
+        change = _speeds(_field(problem, t + probe, moved, which).vectors - found.vectors) / probe
+        small = tolerance ** (1 / 8)
+        found_step = np.where(np.isfinite(change), FIRST * small / (speed + change / speed), 0.0)
+        first = np.maximum(np.maximum(found_step, by_rate), tolerance / speed)
+    else:
+        first = np.minimum(FIRST_MOVE / speed, by_rate)
     known = systems.step[which]
-    systems.step[which] = np.where(known > 0, known, np.minimum(first, _caps(problem, rates)))
+    systems.step[which] = np.where(known > 0, known, np.minimum(first, _caps(problem, stepper.stable, rates)))
     return systems
 
 
 def advance_round(
-    problem: Problem, systems: Systems, target: float, inside: Inside, compiled: CompiledTrial | None
+    problem: Problem,
+    pair: Tableau,
+    systems: Systems,
+    target: float,
+    inside: Inside,
+    compiled: CompiledTrial | None,
 ) -> Systems:
     """One trial step of every system before the target, accepted where its error is within the tolerance."""
     which = np.flatnonzero(systems.running & (systems.times < target))
     start = systems.times[which]
-    asked = np.minimum(systems.step[which], _caps(problem, systems.rate[which]))
+    asked = np.minimum(systems.step[which], _caps(problem, pair.stable, systems.rate[which]))
     end = _next_times(start, asked, target)
     h = end - start
-    _require_resolved(problem, systems, which, end, target)
+    _require_resolved(problem, pair, systems, which, end, target)
+    looked = inside(which, end)
     if compiled is None:
-        trial = _trial(problem, systems, which, start, h)
+        trial = _trial(problem, pair, systems, which, start, h, bool(looked.any()))
     else:
-        problem.evaluations += (len(_NODES)) * len(which)
-        trial = _compiled(compiled, problem, systems, which, h, inside(which, end))
+        problem.evaluations += pair.end * len(which)
+        trial = _compiled(compiled, problem, systems, which, h, looked)
     good = trial.error <= 1.0
     rows = np.flatnonzero(good)
     made = which[rows]
     _require_rates(problem, trial.rate[rows], end[rows], made)
-    _control(systems, which, h, asked, trial.error, end == target)
+    _control(pair.controller, systems, which, h, asked, trial.error, end == target)
     systems.times[made] = end[rows]
     systems.rate[made] = trial.rate[rows]
     systems.take_over(which, rows, trial.points, trial.slope)
     before, stages, unit = trial.before, trial.stages, problem.flow.spherical
-    systems.round = Round(made, start[rows], end[rows], before, stages, rows, _DENSE, unit)
+    systems.round = Round(made, start[rows], end[rows], before, stages, rows, pair.between, unit)
     return systems
 
 
-def compiled_trial(problem: Problem, systems: Systems) -> CompiledTrial | None:
+def compiled_trial(problem: Problem, systems: Systems, pair: Tableau) -> CompiledTrial | None:
     """The compiled steps of these systems, where they are attention with constant weights in few dimensions."""
     points = systems.points
     if not points.is_cpu or points.dtype != torch.float64 or points.shape[2] > MAX_COLUMNS:
         return None
     flow = pairwise(problem.flow, len(points))
-    return None if flow is None else CompiledTrial(flow, problem.mass.numpy(), points.shape[2], _TABLE, _ERRORS)
+    return None if flow is None else CompiledTrial(flow, problem.mass.numpy(), points.shape[2], pair)
 
 
 def _compiled(
@@ -167,47 +178,60 @@ def _compiled(
     return Trial(points[:a], slope[:a], error, compiled.rate[:a], kept[0, :a], kept[1:, :a])
 
 
-def _trial(problem: Problem, systems: Systems, which: np.ndarray, start: np.ndarray, h: np.ndarray) -> Trial:
+def _trial(
+    problem: Problem,
+    pair: Tableau,
+    systems: Systems,
+    which: np.ndarray,
+    start: np.ndarray,
+    h: np.ndarray,
+    inside: bool,
+) -> Trial:
     """The same for any flow."""
     index, unit = _index(which, systems), problem.flow.spherical
     x = systems.points[index]
-    stages = torch.empty((len(_NODES) + 1, *x.shape), dtype=x.dtype, device=x.device)
+    points, rates = x, np.zeros(len(which))
+    stages = torch.empty((len(pair.nodes), *x.shape), dtype=x.dtype, device=x.device)
     stages[0] = systems.slope[index]
-    for stage in range(1, len(_NODES)):
-        shifted = combined(x, stages[:stage], h[:, None] * _STAGES[stage], unit)
-        stages[stage] = _field(problem, start + _NODES[stage] * h, shifted, which).vectors
-    points = combined(x, stages[:-1], h[:, None] * _WEIGHTS, unit)
-    last = _field(problem, start + h, points, which)
-    stages[-1] = last.vectors
+    for stage in range(1, len(pair.nodes) if inside else pair.end + 1):
+        shifted = combined(x, stages[:stage], h[:, None] * pair.table[stage, :stage], unit)
+        found = _field(problem, start + pair.nodes[stage] * h, shifted, which)
+        stages[stage] = found.vectors
+        if stage == pair.end:
+            points, rates = shifted, found.rates.double().cpu().numpy()
     allowed = SHARE * problem.rtol, SHARE * problem.atol
-    error = largest_errors(problem.flow, x, points, stages, h[:, None] * _ERRORS, *allowed)
-    return Trial(points, stages[-1], error, last.rates.double().cpu().numpy(), x, stages)
+    used, weights = stages[: pair.end + 1], h[None, :, None] * pair.errors[:, None, :]
+    error = largest_errors(problem.flow, x, points, used, weights, pair.damping, allowed)
+    return Trial(points, stages[pair.end], error, rates, x, stages)
 
 
-def growth(error: np.ndarray, last_error: np.ndarray, rejected: np.ndarray) -> np.ndarray:
-    """The next step of every system as a multiple of this one: the PI controller of the adaptive method."""
-    wanted = (
-        SAFETY
-        * np.maximum(error, LEAST_ERROR) ** -Adaptive.controller.recent
-        * last_error**Adaptive.controller.before
-    )
+def growth(control: Controller, error: np.ndarray, last_error: np.ndarray, rejected: np.ndarray) -> np.ndarray:
+    """`Controller.growth` of every system."""
+    wanted = SAFETY * np.maximum(error, LEAST_ERROR) ** -control.recent * last_error**control.before
     return np.minimum(np.where(rejected, 1.0, FASTEST), np.maximum(SLOWEST, wanted))
 
 
-def after_rejection(error: np.ndarray) -> np.ndarray:
-    """The step to try next as a multiple of the one that was rejected."""
-    return np.where(np.isfinite(error), np.maximum(SLOWEST, SAFETY * np.maximum(error, 1.0) ** -0.2), 0.1)
+def after_rejection(control: Controller, error: np.ndarray) -> np.ndarray:
+    """`Controller.after_rejection` of every system."""
+    shorter = np.maximum(SLOWEST, SAFETY * np.maximum(error, 1.0) ** (-1 / control.order))
+    return np.where(np.isfinite(error), shorter, 0.1)
 
 
 def _control(
-    systems: Systems, which: np.ndarray, h: np.ndarray, asked: np.ndarray, error: np.ndarray, cut: np.ndarray
+    control: Controller,
+    systems: Systems,
+    which: np.ndarray,
+    h: np.ndarray,
+    asked: np.ndarray,
+    error: np.ndarray,
+    cut: np.ndarray,
 ) -> None:
     """Choose the next step of every system, and count."""
     good = error <= 1.0
-    grown = h * growth(error, systems.last_error[which], systems.failed[which])
+    grown = h * growth(control, error, systems.last_error[which], systems.failed[which])
     # A step that was cut short by the limit says little about the next one.
     grown = np.where(cut & (h < asked), np.maximum(grown, asked), grown)
-    systems.step[which] = np.where(good, grown, h * after_rejection(error))
+    systems.step[which] = np.where(good, grown, h * after_rejection(control, error))
     systems.last_error[which] = np.where(good, np.maximum(error, LEAST_MEMORY), systems.last_error[which])
     systems.failed[which] = ~good
     systems.accepted[which] += good
@@ -225,9 +249,13 @@ def _index(which: np.ndarray, systems: Systems) -> Tensor:
     return torch.from_numpy(which).to(systems.points.device)
 
 
-def _caps(problem: Problem, rates: np.ndarray) -> np.ndarray:
+def _speeds(vectors: Tensor) -> np.ndarray:
+    return np.asarray(torch.linalg.vector_norm(vectors, dim=2).amax(dim=1).double().cpu().numpy())
+
+
+def _caps(problem: Problem, stable: float, rates: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore"):
-        return np.minimum(problem.max_step, np.where(rates > 0, Adaptive.stable / rates, math.inf))
+        return np.minimum(problem.max_step, np.where(rates > 0, stable / rates, math.inf))
 
 
 def _next_times(start: np.ndarray, h: np.ndarray, target: float) -> np.ndarray:
@@ -259,7 +287,7 @@ def _require_finite(problem: Problem, vectors: Tensor, t: np.ndarray, which: np.
 
 
 def _require_resolved(
-    problem: Problem, systems: Systems, which: np.ndarray, end: np.ndarray, target: float
+    problem: Problem, pair: Tableau, systems: Systems, which: np.ndarray, end: np.ndarray, target: float
 ) -> None:
     """End the run where a step falls below rounding: the field may be not finite there, or too stiff."""
     start = systems.times[which]
@@ -268,8 +296,8 @@ def _require_resolved(
         return
     row = int(small.argmax())
     s, t, h = which[row : row + 1], start[row : row + 1], (end - start)[row : row + 1]
-    stages = _trial(problem, systems, s, t, h).stages
-    for node, vectors in zip((*_NODES, 1.0), stages, strict=True):
+    stages = _trial(problem, pair, systems, s, t, h, inside=False).stages[: pair.end + 1]
+    for node, vectors in zip(pair.nodes, stages, strict=False):
         _require_finite(problem, vectors, t + node * h, s)
     raise SolveError(
         f"the step of system {s[0]} fell below rounding at t = {t[0]:.6g} (rate {systems.rate[s[0]]:.3g}); the "

@@ -150,8 +150,9 @@ def solve(
         event.gap(*((rho.points, rho.mass) if isinstance(rho, Measure) else (rho.points[0], rho.mass[0])))
     prepared = flow.for_run(Plan(t0, t, rtol, atol, step, rho.points.dtype))
     tolerance = rtol + atol if rho.points.dtype == torch.float64 else math.inf
+    stepper: Stepper
     if isinstance(rho, Ensemble):
-        stepper = many_stepper(prepared, method, step, observers, out)
+        stepper = many_stepper(prepared, method, step, tolerance, observers, out)
     else:
         stepper = choose_stepper(prepared, method, step, tolerance)
     how = {

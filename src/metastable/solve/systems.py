@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,15 +29,14 @@ class Round:
     stages: Float[Tensor, "s a n d"]
     rows: Int[np.ndarray, "r"]
     """Where among them the accepted ones are."""
-    dense: Float[np.ndarray, "s p"]
-    """Polynomials of the interpolant: stage j has the weight h sum_p dense_jp s^(p + 1) at the part s of a step."""
+    between: Callable[[np.ndarray], np.ndarray]
+    """Weights of the stages at parts of a step; see `Tableau`."""
     unit: bool
 
     def at(self, picked: Int[np.ndarray, "k"], times: Float[np.ndarray, "k"]) -> Float[Tensor, "k n d"]:
         """The tokens of systems which[picked] at one time inside the step of each."""
         width = self.end[picked] - self.start[picked]
-        part = (times - self.start[picked]) / width
-        weights = width[:, None] * (part[:, None] ** np.arange(1, 1 + self.dense.shape[1])) @ self.dense.T
+        weights = width[:, None] * self.between((times - self.start[picked]) / width)
         rows = self.rows[picked]
         if self.points.is_cpu and self.points.dtype == torch.float64:
             out = np.empty((len(rows), *self.points.shape[1:]))
@@ -130,16 +130,25 @@ def largest_errors(
     before: Float[Tensor, "a n d"],
     after: Float[Tensor, "a n d"],
     stages: Float[Tensor, "s a n d"],
-    weights: Float[np.ndarray, "a s"],
-    rtol: float,
-    atol: float,
+    weights: Float[np.ndarray, "2 a s"],
+    damping: float,
+    allowed: tuple[float, float],
 ) -> Float[np.ndarray, "a"]:
-    """max_i |P_{x_i} sum_j w_j k_j| / (atol + rtol |x_i|) of every system; infinite where that is not finite."""
-    error = torch.einsum("as,sand->and", torch.from_numpy(weights).to(after), stages)
-    allowed: float | Tensor = atol + rtol
-    if flow.spherical:
-        error = error - (error * after).sum(2, keepdim=True) * after
-    else:
-        allowed = atol + rtol * torch.maximum(*(torch.linalg.vector_norm(side, dim=2) for side in (before, after)))
-    largest = (torch.linalg.vector_norm(error, dim=2) / allowed).amax(dim=1).double().cpu().numpy()
+    """max_i e_i^2 / sqrt(e_i^2 + D f_i^2) of every system, e_i, f_i tangential and relative to rtol |x_i| + atol.
+
+    e and f are the combinations of stages with both weights; infinite where that is not finite.
+    """
+    rtol, atol = allowed
+    scale: float | Tensor = atol + rtol
+    if not flow.spherical:
+        scale = atol + rtol * torch.maximum(*(torch.linalg.vector_norm(side, dim=2) for side in (before, after)))
+    squares = []
+    for weight in weights:
+        error = torch.einsum("as,sand->and", torch.from_numpy(weight).to(after), stages)
+        if flow.spherical:
+            error = error - (error * after).sum(2, keepdim=True) * after
+        squares.append((torch.linalg.vector_norm(error, dim=2) / scale).square())
+    first, second = squares
+    ratio = torch.where(first == 0, first, first / torch.sqrt(first + damping * second))
+    largest = ratio.amax(dim=1).double().cpu().numpy()
     return np.where(np.isfinite(largest), largest, math.inf)

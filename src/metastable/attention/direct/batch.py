@@ -19,7 +19,7 @@ from torch import Tensor
 
 from metastable.attention.direct.exponents import exponents
 from metastable.attention.direct.fused import with_item
-from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2
+from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2, wide
 from metastable.threads import over_rows
 
 NANOSECONDS = 1.0
@@ -145,6 +145,7 @@ def systems_kernel(d: int, d_v: int, single: bool) -> Callable[..., None]:
 
     @njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
     def kernel(queries: Any, keys: Any, values: Any, mass: Any, beta: Any, mean: Any, log_partition: Any) -> None:
+        wide()
         n_q, n_k = queries.shape[1], keys.shape[1]
         bound, shift, total = np.empty(n_q), np.empty(n_q, dtype=real), np.empty((d_v + 1, n_q), dtype=real)
         k, v = np.empty((d, n_k), dtype=real), np.empty((d_v + 1, n_k), dtype=real)
