@@ -72,6 +72,14 @@ def test_a_single_head_dominates_and_says_what_it_is():
     assert float(found.dominance.min()) >= 0 and repr(found).startswith("HeadEnergies(1 heads, 5 tokens, total ")
 
 
+def test_parts_that_do_not_fit_are_refused():
+    one = torch.ones(3)
+    with pytest.raises(InvalidInput, match=r"must have shapes \(n, d\)"):
+        observe.HeadEnergies(one, one, one, one)
+    with pytest.raises(InvalidInput, match="mass must be a tensor, got None"):
+        observe.HeadEnergies(one, None, one, one)
+
+
 def test_any_velocity_can_be_asked_for():
     """Softmax heads: dE_h/dt along their velocity, by finite differences."""
     flow, rho = random_flow(2), random_measure(2, 6, 4)

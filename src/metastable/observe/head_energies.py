@@ -14,11 +14,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.arguments import instance, number, shown
+from metastable.arguments import instance, number, shape, shown
 from metastable.errors import InvalidInput, NoEnergy
 from metastable.flows import MultiHead, UnnormalizedAttention
 from metastable.flows.energy import require_gradient_structure
 from metastable.measure import as_measure, as_tensor
+
+PARTS = ("points", "mass", "energy", "pull")
+"""Fields of `HeadEnergies`, whose shapes have to agree."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -33,6 +36,14 @@ class HeadEnergies:
     mass: Float[Tensor, "n"]
     energy: Float[Tensor, "h"]
     pull: Float[Tensor, "h n d"]
+
+    def __post_init__(self) -> None:
+        sizes = [shape(instance(getattr(self, part), part, Tensor, "a tensor")) or () for part in PARTS]
+        fitting = len(sizes[3]) == 3 and sizes == [sizes[3][1:], sizes[3][1:2], sizes[3][:1], sizes[3]]
+        if not fitting:
+            raise InvalidInput(
+                f"{', '.join(PARTS)} must have shapes (n, d), (n,), (h,), (h, n, d), got {shown(sizes)}"
+            )
 
     @property
     def total(self) -> float:

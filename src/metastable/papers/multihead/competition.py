@@ -44,7 +44,7 @@ def competitions(setting: Setting) -> tuple[Competition, ...]:
     cases, found = COMPETING[: setting.choose(2, 4, 1)], []
     for (n, d, heads, beta), seed in zip(cases, setting.seeds(len(cases), 13), strict=True):
         flow = together(orthogonal(d, heads, seed), beta)
-        times = np.linspace(0, LATE * heads * np.exp(-beta / heads), 76)
+        times = LATE * heads * np.exp(-beta / heads) * np.linspace(0, 1, 81) ** 2
         path = run(flow, sphere.uniform(n, d, seed), times, rtol=1e-8)
         states = [head_energies(path.measure(k), flow) for k in range(len(path))]
         energy, rate = (np.array([getattr(s, part).numpy() for s in states]) for part in ("energy", "production"))
@@ -96,7 +96,7 @@ def _fall(values: np.ndarray) -> float:
 def competition_figure(outcome: Outcome) -> Lines:
     """Energies of heads and where radial dominance ends."""
     t, energy, beta = outcome.curves["t"], outcome.curves["energy"], float(outcome.curves["beta"][0])
-    shown = slice(0, len(t) * 2 // 3)
+    shown = slice(0, len(t) // 2)
     series = [Series(t[shown], 2 * beta * energy[shown, h], f"head {h + 1}") for h in range(energy.shape[1])]
     for level, label in ((np.exp(beta), "e^β, all tokens in its space"), (1.0, "1, no token in its space")):
         series.append(Series(t[shown][[0, -1]], np.full(2, level), label, "dashed", colour=len(series)))

@@ -153,7 +153,7 @@ def growth_figure(outcome: Outcome) -> Lines:
 
 def softmax_experiment(setting: Setting) -> Outcome:
     """Opposite scalar heads, equiangular tokens shaken a little: the deepest fall of E over E(0), by flow."""
-    times, rows = np.linspace(0, 2.0, 11), []
+    times, rows = np.linspace(0, 2.0, 31), []
     curves: dict[str, np.ndarray] = {"t": times}
     cases = OPPOSITE[: setting.choose(2, 3)]
     for (m, repulsion, g, beta), seed in zip(cases, setting.seeds(len(cases), 3), strict=True):

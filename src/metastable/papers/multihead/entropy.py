@@ -27,6 +27,7 @@ from metastable.papers.multihead.heads import (
     together,
 )
 from metastable.papers.multihead.sources import ESTIMATE, PAPER
+from metastable.papers.reading import listed
 from metastable.solve import Path
 from metastable.theory.scalar_heads import travel_time
 from metastable.weights import AttentionWeights
@@ -102,7 +103,7 @@ def rise_experiment(setting: Setting) -> Outcome:
         rows.append(
             row | {"S/ln n at first": float(S[0].mean()), "at last": float(S[-1].mean()), "least change": _least(S)}
         )
-        curves[f"n = {n}, β = {beta:g}, {len(m)} heads"] = np.array([times / times[-1], S.mean(1)])
+        curves[f"n = {n}, β = {beta:g}, m = {listed(m)}"] = np.array([times / times[-1], S.mean(1)])
     n, start, beta, m = DISPERSING
     times = np.linspace(0, 1.0, 25)
     apart = run(together(scalar(n, m), beta), equiangular(n, start), times, rtol=1e-8)
@@ -139,7 +140,7 @@ def generic_experiment(setting: Setting) -> Outcome:
     rows: list[dict[str, Any]] = []
     curves: dict[str, np.ndarray] = {}
     for (n, d, beta), seed in zip(cases, setting.seeds(len(cases), 22), strict=True):
-        times = np.linspace(0, 30 * math.exp(-beta / 2), 41)
+        times = 20 * math.exp(-beta / 2) * np.linspace(0, 1, 41) ** 1.5
         path = run(together(scalar(d, (1.0,)), beta), sphere.uniform(n, d, seed), times, rtol=1e-7)
         S = _entropies(path, d, 1.0, beta) / math.log(n)
         fall = (np.maximum.accumulate(S, axis=0) - S).max(0)
