@@ -48,6 +48,14 @@ def test_breakpoints_are_those_of_all_heads():
     assert ms.MultiHead(layered).breakpoints == (0.25, 0.5, 0.75)
 
 
+def test_several_heads_say_what_they_are_in_one_line():
+    w = random_weights(0)
+    one, two = ms.SelfAttention(w, 2.0), ms.UnnormalizedAttention(w, 0.5)
+    assert repr(ms.MultiHead([one, one])) == "MultiHead(2 heads, d=3, beta=2, combine='sum')"
+    assert repr(ms.MultiHead([one, two], "mean")) == "MultiHead(2 heads, d=3, beta=0.5..2, combine='mean')"
+    assert repr(ms.MultiHead([ms.Hardmax(w)])) == "MultiHead(1 head, d=3, combine='sum')"
+
+
 def test_only_a_residual_flow_says_so():
     """What a run is recognised by does not change for flows that are no layers."""
     heads = [ms.Hardmax(random_weights(0))]

@@ -95,6 +95,11 @@ def head() -> ms.AttentionWeights:
 
 
 @cache
+def head_of_one() -> ms.AttentionWeights:
+    return ms.AttentionWeights(V=np.eye(2), B=np.eye(2))
+
+
+@cache
 def tokens() -> ms.Measure:
     return ms.Measure(ms.sphere.uniform(6, 2, seed=1))
 
@@ -119,7 +124,7 @@ RIGHT: dict[str, Callable[[], Any]] = {
     **dict.fromkeys(("points", "queries", "keys", "x", "y", "targets", "u"), lambda: tokens().points),
     **dict.fromkeys(("V", "B", "Q", "K", "matrix"), lambda: np.eye(2)),
     **dict.fromkeys(("t", "gap_time", "step"), lambda: 0.2),
-    **dict.fromkeys(("vectors", "tangents"), lambda: torch.zeros(6, 2, dtype=torch.float64)),
+    **dict.fromkeys(("vectors", "tangents", "velocity"), lambda: torch.zeros(6, 2, dtype=torch.float64)),
     **dict.fromkeys(("destination", "out"), lambda: os.path.join(tempfile.mkdtemp(), "made")),
     **dict.fromkeys(("mean", "direction", "axis", "normal"), lambda: [1.0, 0.0]),
     "mass": lambda: tokens().mass,
@@ -186,6 +191,7 @@ RIGHT_FOR: dict[str, dict[str, Callable[[], Any]]] = {
         "kappa": lambda: torch.full((6,), 30.0, dtype=torch.float64),
         "gradient_log_density": lambda: torch.zeros(6, 2, dtype=torch.float64),
     },
+    "ms.observe.head_energies": {"flow": lambda: ms.MultiHead([ms.UnnormalizedAttention(head_of_one(), 1.0)])},
     "ms.transport.ground_cost": {"x": lambda: tokens().points.numpy(), "y": lambda: tokens().points.numpy()},
     "ms.drawing.draw": {
         "figure": lambda: ms.drawing.Lines("t", "x", "y", [ms.drawing.Series([0, 1], [0, 1], "a")]),
@@ -212,7 +218,9 @@ INSTANCES: dict[str, Callable[[], Any]] = {
     "unnormalized": lambda: ms.UnnormalizedAttention(head(), 2.0),
     "zero temperature": lambda: ms.ZeroTemperature(head()),
     "hardmax": lambda: ms.Hardmax(head()),
+    "ReLU": lambda: ms.flows.ReLUAttention(head()),
     "heads": lambda: ms.MultiHead([flow()]),
+    "head energies": lambda: ms.observe.head_energies(tokens(), ms.UnnormalizedAttention(head_of_one(), 1.0)),
     "path": path,
     "flow of many": lambda: ms.SelfAttention(head(), [1.0, 2.0]),
     "path of many": lambda: ms.solve(flow(), Ensemble(ms.sphere.uniform(6, 2, seed=1).view(2, 3, 2)), 0.2),

@@ -19,6 +19,7 @@ from small_runs import low_rank_and_dense, random_weights
         ms.UnnormalizedAttention(random_weights(2, 2), 1.5, log_scale=0.5),
         ms.ZeroTemperature(random_weights(3, 4)),
         ms.Hardmax(random_weights(3, 4)),
+        ms.flows.ReLUAttention(random_weights(3, 4)),
         ms.EuclideanAttention(random_weights(4, 2), 1.0),
         ms.MultiHead([ms.SelfAttention(random_weights(s, 3), s) for s in (1, 2)], "mean"),
     ],

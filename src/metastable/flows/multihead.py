@@ -11,7 +11,7 @@ from torch import Tensor
 
 from metastable.arguments import choice, flag, sequence
 from metastable.errors import InvalidInput, NoEnergy
-from metastable.flows.attending import attention_record
+from metastable.flows.attending import AttendingFlow, attention_record
 from metastable.flows.drift import Drift, Velocities
 from metastable.flows.energy import require_gradient_structure
 from metastable.flows.flow import Flow
@@ -169,7 +169,10 @@ class MultiHead(Flow):
         return self.factor * total
 
     def __repr__(self) -> str:
-        return f"MultiHead({len(self.heads)} heads, d={self.d}, combine={self.combine!r})"
+        betas = sorted({head.beta for head in self.heads if isinstance(head, AttendingFlow)})
+        beta = f", beta={'..'.join(f'{end:g}' for end in dict.fromkeys((betas[0], betas[-1])))}" if betas else ""
+        many = f"{len(self.heads)} head" + "s" * (len(self.heads) > 1)
+        return f"MultiHead({many}, d={self.d}{beta}, combine={self.combine!r})"
 
     def describe(self) -> dict[str, Any]:
         """The heads and how they are combined."""

@@ -3,6 +3,8 @@
 from metastable.observe.along import along
 from metastable.observe.attention import attention_entropy, interaction_energy
 from metastable.observe.clusters import Clusters, cluster_count, clusters
+from metastable.observe.entropy_production import entropy_production
+from metastable.observe.head_energies import HeadEnergies, head_energies
 from metastable.observe.order import (
     distance_to_subspace,
     effective_rank,
@@ -14,12 +16,15 @@ from metastable.observe.pairs import pair_fraction
 
 __all__ = [
     "Clusters",
+    "HeadEnergies",
     "along",
     "attention_entropy",
     "cluster_count",
     "clusters",
     "distance_to_subspace",
     "effective_rank",
+    "entropy_production",
+    "head_energies",
     "interaction_energy",
     "order_parameter",
     "overlap_histogram",

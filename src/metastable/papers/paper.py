@@ -41,6 +41,13 @@ PAPERS: dict[str, Paper] = {
         "2605.10931",
         "metastable.papers.concentration",
     ),
+    "multihead": Paper(
+        "multihead",
+        "Gradient Flow Structure and Quantitative Dynamics of Multi-Head Self-Attention",
+        "Pendharkar",
+        "2605.04279",
+        "metastable.papers.multihead",
+    ),
 }
 
 

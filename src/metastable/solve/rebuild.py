@@ -10,6 +10,7 @@ from metastable.flows import (
     Flow,
     Hardmax,
     MultiHead,
+    ReLUAttention,
     SelfAttention,
     UnnormalizedAttention,
     ZeroTemperature,
@@ -18,7 +19,7 @@ from metastable.weights import AttentionWeights
 
 KINDS: dict[str, Callable[..., Flow]] = {
     kind.__name__: kind
-    for kind in (SelfAttention, UnnormalizedAttention, ZeroTemperature, Hardmax, EuclideanAttention)
+    for kind in (SelfAttention, UnnormalizedAttention, ZeroTemperature, Hardmax, EuclideanAttention, ReLUAttention)
 }
 """Flows that are their weights and a few numbers."""
 

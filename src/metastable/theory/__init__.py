@@ -4,7 +4,7 @@ spectrum -> limit map -> exact zero-temperature solution -> Laplace principle ->
 """
 
 from metastable.spectral import Dominant, dominant
-from metastable.theory import equiangular
+from metastable.theory import equiangular, scalar_heads
 from metastable.theory.assumptions import Assumption
 from metastable.theory.bound import Bound
 from metastable.theory.closed_forms import log_jacobian, planar_travel_time, transported_density, uniform_distance
@@ -99,6 +99,7 @@ __all__ = [
     "rayleigh",
     "rotation_period",
     "sampling_error",
+    "scalar_heads",
     "smooth_mean",
     "spectrum",
     "squared_tangent",
