@@ -158,6 +158,7 @@ RIGHT: dict[str, Callable[[], Any]] = {
     "eigenvalues": lambda: (2.0, 1.0),
     "start": lambda: 0.3,
     "end": lambda: 0.2,
+    "dimension": lambda: 3,
 }
 """Right arguments by the name of a parameter; one that is not here stays at its default."""
 
@@ -184,6 +185,9 @@ RIGHT_FOR: dict[str, dict[str, Callable[[], Any]]] = {
         "kappa": lambda: torch.full((6,), 30.0, dtype=torch.float64),
         "gradient_log_density": lambda: torch.zeros(6, 2, dtype=torch.float64),
     },
+    "ms.theory.critical_beta": {"mass": lambda: 0.3},
+    "ms.theory.escape_rate": {"mass": lambda: 0.3},
+    "ms.theory.tilting_rate": {"mass": lambda: 0.3},
     "ms.transport.ground_cost": {"x": lambda: tokens().points.numpy(), "y": lambda: tokens().points.numpy()},
     "ms.drawing.draw": {
         "figure": lambda: ms.drawing.Lines("t", "x", "y", [ms.drawing.Series([0, 1], [0, 1], "a")]),
@@ -210,6 +214,7 @@ INSTANCES: dict[str, Callable[[], Any]] = {
     "zero temperature": lambda: ms.ZeroTemperature(head()),
     "hardmax": lambda: ms.Hardmax(head()),
     "heads": lambda: ms.MultiHead([flow()]),
+    "axisymmetric": lambda: ms.flows.AxisymmetricAttention(3, 2.0),
     "path": path,
     "spectrum": lambda: theory.spectrum(head()),
     "dominant": lambda: spectral.dominant(np.diag([2.0, 1.0])),

@@ -1,5 +1,6 @@
 """The mean-field limit n = infinity: the continuity equation on the sphere, solved with a known error."""
 
+from metastable.meanfield.axisymmetric import axial_disorder, axisymmetric_nodes
 from metastable.meanfield.density import DensityPath, evolve_density
 from metastable.meanfield.law import Density, Empirical, Law
 from metastable.meanfield.laws import (
@@ -29,6 +30,8 @@ __all__ = [
     "Symmetrized",
     "Uniform",
     "VonMisesFisher",
+    "axial_disorder",
+    "axisymmetric_nodes",
     "distance_to_limit",
     "evolve_density",
     "limit_mass",
