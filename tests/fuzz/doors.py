@@ -174,6 +174,7 @@ RIGHT_FOR: dict[str, dict[str, Callable[[], Any]]] = {
     "ms.meanfield.solve_flow": {"density": lambda: ms.meanfield.Uniform(2), "tol": lambda: 1e-2},
     "ms.meanfield.evolve_density": {"density": lambda: ms.meanfield.Uniform(2), "times": lambda: [0.0, 0.1]},
     "ms.meanfield.nodes": {"density": lambda: ms.meanfield.Uniform(2), "n": lambda: 16},
+    "ms.meanfield.polar_nodes": {"density": lambda: ms.meanfield.Uniform(3), "pole": lambda: [0.0, 0.0, 1.0]},
     "ms.meanfield.Mixture": {"weights": lambda: None},
     "ms.meanfield.limit_mass": {"normal": lambda: np.array([1.0, 0.0])},
     "ms.meanfield.two_atom_distance": {"axis": lambda: np.array([1.0, 0.0]), "p": lambda: 0.5},

@@ -15,6 +15,7 @@ from metastable.meanfield.laws import (
 from metastable.meanfield.limit import LimitCurve, distance_to_limit, limit_mass, two_atom_distance
 from metastable.meanfield.nodes import nodes
 from metastable.meanfield.path import MeanFieldPath
+from metastable.meanfield.polar import polar_nodes
 from metastable.meanfield.solve import solve, solve_flow
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "evolve_density",
     "limit_mass",
     "nodes",
+    "polar_nodes",
     "reference_skew",
     "solve",
     "solve_flow",

@@ -39,6 +39,13 @@ PAPERS: dict[str, Paper] = {
         "2605.10931",
         "metastable.papers.concentration",
     ),
+    "clustering": Paper(
+        "clustering",
+        "Quantitative clustering in mean-field transformer models",
+        "Chen, Lin, Polyanskiy, Rigollet",
+        "2504.14697",
+        "metastable.papers.clustering",
+    ),
 }
 
 
