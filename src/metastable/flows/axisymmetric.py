@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
+from numba import njit
 from scipy import special
 from torch import Tensor
 
@@ -49,13 +50,11 @@ class AxisymmetricAttention(Flow):
 
     def drift(self, t: float, points: Float[Tensor, "n 2"], mass: Float[Tensor, "n"]) -> Drift:
         """The pull along the axis, before the projection."""
-        u, m = points[:, 0].cpu().numpy(), mass.cpu().numpy()
-        inside = _zonal(u, self.dimension, len(self._kernel))
-        outside = _zonal(u, self.dimension + 2, len(self._kernel) - 1)
-        moments = inside @ m
-        pull = (self._slope[1:] * moments[1:]) @ outside
-        if self.normalized:
-            pull = pull / ((self._kernel * moments) @ inside)
+        u = points[:, 0].to("cpu", torch.float64, copy=True).numpy()
+        m = mass.to("cpu", torch.float64).numpy()
+        moments = _moments(u, m, self.dimension, len(self._kernel))
+        partition = self._kernel * moments if self.normalized else np.zeros(0)
+        pull = _pull(u, self.dimension, (self._slope * moments)[1:], partition)
         values = torch.zeros_like(points)
         values[:, 0] = torch.from_numpy(pull).to(points)
         scale = 1.0 if self.normalized else math.exp(self.beta)
@@ -87,11 +86,36 @@ def _coefficients(d: int, beta: float) -> tuple[np.ndarray, np.ndarray]:
         k += 1
 
 
-def _zonal(u: np.ndarray, d: int, count: int) -> np.ndarray:
-    """P_0 ... P_{count-1} at u, a row each: the zonal harmonics of S^{d-1} with P_k(1) = 1."""
-    values = np.ones((count, len(u)))
-    if count > 1:
-        values[1] = u
-    for k in range(1, count - 1):
-        values[k + 1] = ((2 * k + d - 2) * u * values[k] - k * values[k - 1]) / (k + d - 2)
-    return values
+@njit(nogil=True, cache=True, error_model="numpy")
+def _moments(u: np.ndarray, mass: np.ndarray, d: int, count: int) -> np.ndarray:
+    """E[P_k(u)] for k < count, P_k the zonal harmonics of S^{d-1} with P_k(1) = 1."""
+    moments = np.zeros(count)
+    for j in range(len(u)):
+        before, here = 0.0, 1.0
+        for k in range(count):
+            moments[k] += mass[j] * here
+            before, here = here, _next(before, here, u[j], k, d)
+    return moments
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _pull(u: np.ndarray, d: int, slope: np.ndarray, partition: np.ndarray) -> np.ndarray:
+    """sum_k slope_k P_k(u) with the harmonics of S^{d+1}, over sum_k partition_k P_k(u) with those of S^{d-1}."""
+    pull = np.empty_like(u)
+    for j in range(len(u)):
+        above, before, here = 0.0, 0.0, 1.0
+        for k in range(len(slope)):
+            above += slope[k] * here
+            before, here = here, _next(before, here, u[j], k, d + 2)
+        below, before, here = 0.0, 0.0, 1.0
+        for k in range(len(partition)):
+            below += partition[k] * here
+            before, here = here, _next(before, here, u[j], k, d)
+        pull[j] = above / below if len(partition) else above
+    return pull
+
+
+@njit(inline="always", error_model="numpy")
+def _next(before: float, here: float, u: float, k: int, d: int) -> float:
+    """P_{k+1} from P_{k-1} and P_k; P_1 = u, on the circle, too, where the recurrence would divide 0 by 0."""
+    return u if k == 0 else ((2 * k + d - 2) * u * here - k * before) / (k + d - 2)

@@ -58,7 +58,7 @@ def tilting_experiment(setting: Setting) -> Outcome:
     balanced = []
     for beta in betas(setting):
         for mass, normalized in ((0.5, True), (0.3, True), (0.5, False)):
-            rate = growth(beta, mass, normalized, setting.seed + 21)
+            rate = growth(beta, mass, normalized, setting.seeds(1)[0])
             expected = tilting_rate(beta, mass, normalized)
             found.append(rate / expected)
             if mass == 0.5 and normalized:

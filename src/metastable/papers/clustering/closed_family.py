@@ -46,7 +46,7 @@ def family_experiment(setting: Setting) -> Outcome:
     curves: dict[str, np.ndarray] = {"t": times, "d": np.array(dimensions(setting))}
     errors, circle, linear = [], [], []
     for d in dimensions(setting):
-        rho0 = in_all_directions(axisymmetric_nodes(d, [(1.0, START)], 8.0), d, setting.seed + d)
+        rho0 = in_all_directions(axisymmetric_nodes(d, [(1.0, START)], 8.0), d, setting.seeds(1, d)[0])
         flow = SelfAttention(AttentionWeights(V=np.eye(d), B=np.eye(d)), 0.0)
         path = solve(flow, rho0, END, times, rtol=1e-8, atol=1e-10)
         R = torch.linalg.vector_norm(torch.einsum("n,mnd->md", path.mass, path.points), dim=1).numpy()

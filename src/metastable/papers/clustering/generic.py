@@ -96,8 +96,9 @@ def cases(setting: Setting) -> list[tuple[int, float]]:
 @lru_cache(maxsize=2)
 def falls(setting: Setting) -> tuple[tuple[int, float, np.ndarray, np.ndarray], ...]:
     """Every run of the setting: both claims look at the same ones."""
+    chosen = cases(setting)
     return tuple(
-        (d, beta, *fall(d, beta, setting.seed + 100 + place)) for place, (d, beta) in enumerate(cases(setting))
+        (d, beta, *fall(d, beta, seed)) for (d, beta), seed in zip(chosen, setting.seeds(len(chosen)), strict=True)
     )
 
 

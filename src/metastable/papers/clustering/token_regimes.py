@@ -25,7 +25,7 @@ def betas(setting: Setting) -> tuple[float, ...]:
 
 def counts(setting: Setting) -> np.ndarray:
     """Numbers of tokens on the circle, in mirrored pairs."""
-    return np.array(setting.choose((128, 1024, 8192), (128, 1024, 8192, 65536), (64, 512, 4096)))
+    return np.array(setting.choose((64, 512, 4096), (128, 1024, 8192, 65536)))
 
 
 def _paths(setting: Setting) -> tuple[np.ndarray, dict[float, np.ndarray], dict[float, list[np.ndarray]]]:
