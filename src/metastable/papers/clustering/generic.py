@@ -88,9 +88,12 @@ def fall(d: int, beta: float, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def cases(setting: Setting) -> list[tuple[int, float]]:
-    """Dimension and inverse temperature of each run, which has a density of its own."""
+    """Dimension and inverse temperature of each run, which has a density of its own.
+
+    On S^2 the two rates meet at beta = 0; from 0.3 on the faster part is below a hundredth in the window.
+    """
     few = [(2, 0.2), (2, 0.4), (3, 0.4)]
-    return list(setting.choose(few, [*few, (2, 0.1), (2, 0.6), (3, 0.2), (3, 0.6), (2, 0.3), (3, 0.5)], few[1:]))
+    return list(setting.choose(few, [*few, (2, 0.1), (2, 0.6), (3, 0.3), (3, 0.6), (2, 0.3), (3, 0.5)], few[1:]))
 
 
 @lru_cache(maxsize=2)

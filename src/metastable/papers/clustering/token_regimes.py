@@ -25,7 +25,7 @@ def betas(setting: Setting) -> tuple[float, ...]:
 
 def counts(setting: Setting) -> np.ndarray:
     """Numbers of tokens on the circle, in mirrored pairs."""
-    return np.array(setting.choose((64, 512, 4096), (128, 1024, 8192, 65536)))
+    return np.array(setting.choose((64, 512, 4096), (64, 512, 4096, 32768)))
 
 
 def _paths(setting: Setting) -> tuple[np.ndarray, dict[float, np.ndarray], dict[float, list[np.ndarray]]]:
@@ -90,7 +90,7 @@ DEPARTURE_DIMENSIONS = (2, 3, 4)
 
 def departure_experiment(setting: Setting) -> Outcome:
     """beta = 0: when the last of n tokens crosses the equator, as a slope in ln n/(d-1)."""
-    n = np.array(setting.choose((300, 2000, 12000), (300, 3000, 30000, 300000), (300, 1500, 6000)))
+    n = np.array(setting.choose((300, 2000, 12000), (300, 2000, 12000, 48000), (300, 1500, 6000)))
     curves: dict[str, np.ndarray] = {"n": n}
     slopes, rows = [], []
     for d in DEPARTURE_DIMENSIONS:
