@@ -164,6 +164,7 @@ RIGHT: dict[str, Callable[[], Any]] = {
     "eigenvalues": lambda: (2.0, 1.0),
     "start": lambda: 0.3,
     "end": lambda: 0.2,
+    "dimension": lambda: 3,
 }
 """Right arguments by the name of a parameter; one that is not here stays at its default."""
 
@@ -180,6 +181,7 @@ RIGHT_FOR: dict[str, dict[str, Callable[[], Any]]] = {
     "ms.meanfield.solve_flow": {"density": lambda: ms.meanfield.Uniform(2), "tol": lambda: 1e-2},
     "ms.meanfield.evolve_density": {"density": lambda: ms.meanfield.Uniform(2), "times": lambda: [0.0, 0.1]},
     "ms.meanfield.nodes": {"density": lambda: ms.meanfield.Uniform(2), "n": lambda: 16},
+    "ms.meanfield.polar_nodes": {"density": lambda: ms.meanfield.Uniform(3), "pole": lambda: [0.0, 0.0, 1.0]},
     "ms.meanfield.Mixture": {"weights": lambda: None},
     "ms.meanfield.limit_mass": {"normal": lambda: np.array([1.0, 0.0])},
     "ms.meanfield.two_atom_distance": {"axis": lambda: np.array([1.0, 0.0]), "p": lambda: 0.5},
@@ -192,6 +194,9 @@ RIGHT_FOR: dict[str, dict[str, Callable[[], Any]]] = {
         "gradient_log_density": lambda: torch.zeros(6, 2, dtype=torch.float64),
     },
     "ms.observe.head_energies": {"flow": lambda: ms.MultiHead([ms.UnnormalizedAttention(head_of_one(), 1.0)])},
+    "ms.theory.critical_beta": {"mass": lambda: 0.3},
+    "ms.theory.escape_rate": {"mass": lambda: 0.3},
+    "ms.theory.tilting_rate": {"mass": lambda: 0.3},
     "ms.transport.ground_cost": {"x": lambda: tokens().points.numpy(), "y": lambda: tokens().points.numpy()},
     "ms.drawing.draw": {
         "figure": lambda: ms.drawing.Lines("t", "x", "y", [ms.drawing.Series([0, 1], [0, 1], "a")]),
@@ -221,6 +226,7 @@ INSTANCES: dict[str, Callable[[], Any]] = {
     "ReLU": lambda: ms.flows.ReLUAttention(head()),
     "heads": lambda: ms.MultiHead([flow()]),
     "head energies": lambda: ms.observe.head_energies(tokens(), ms.UnnormalizedAttention(head_of_one(), 1.0)),
+    "axisymmetric": lambda: ms.flows.AxisymmetricAttention(3, 2.0),
     "path": path,
     "flow of many": lambda: ms.SelfAttention(head(), [1.0, 2.0]),
     "path of many": lambda: ms.solve(flow(), Ensemble(ms.sphere.uniform(6, 2, seed=1).view(2, 3, 2)), 0.2),

@@ -21,6 +21,7 @@ def test_slope_of_a_line():
 
 def test_one_number_for_several_cases_is_the_worst():
     assert farthest([0.9, 1.05, 0.98], 1.0) == 0.9 and farthest(np.array([-1.2, -0.9]), -1.0) == -1.2
+    assert np.isnan(farthest([0.5, np.nan, 1.0], 1.0))
 
 
 def test_theory_is_drawn_between_the_first_and_the_last_point():

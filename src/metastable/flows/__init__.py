@@ -1,5 +1,6 @@
 """Right-hand sides: one file per flow."""
 
+from metastable.flows.axisymmetric import AxisymmetricAttention
 from metastable.flows.drift import Drift, Velocity
 from metastable.flows.energy import interaction_energy
 from metastable.flows.euclidean import EuclideanAttention
@@ -12,6 +13,7 @@ from metastable.flows.unnormalized import UnnormalizedAttention
 from metastable.flows.zero_temperature import ZeroTemperature
 
 __all__ = [
+    "AxisymmetricAttention",
     "Drift",
     "EuclideanAttention",
     "Flow",

@@ -48,6 +48,13 @@ PAPERS: dict[str, Paper] = {
         "2605.04279",
         "metastable.papers.multihead",
     ),
+    "clustering": Paper(
+        "clustering",
+        "Quantitative clustering in mean-field transformer models",
+        "Chen, Lin, Polyanskiy, Rigollet",
+        "2504.14697",
+        "metastable.papers.clustering",
+    ),
 }
 
 

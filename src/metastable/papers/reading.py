@@ -33,8 +33,11 @@ def first_crossing(times: np.ndarray, values: np.ndarray, level: float, upwards:
 
 
 def farthest(values: Sequence[float] | np.ndarray, expected: float) -> float:
-    """The value that is farthest from what is expected: one number for several cases of a formula."""
-    return max(map(float, values), key=lambda value: abs(value - expected))
+    """The value that is farthest from what is expected: one number for several cases of a formula.
+
+    NaN if one of them is: a case that was not measured is not left out.
+    """
+    return max(map(float, values), key=lambda value: math.inf if math.isnan(value) else abs(value - expected))
 
 
 def fine(values: Sequence[float] | np.ndarray, points: int = 121) -> np.ndarray:

@@ -4,7 +4,14 @@ spectrum -> limit map -> exact zero-temperature solution -> Laplace principle ->
 """
 
 from metastable.spectral import Dominant, dominant
-from metastable.theory import equiangular, scalar_heads
+from metastable.theory import equiangular, moebius, scalar_heads
+from metastable.theory.antipodes import (
+    critical_beta,
+    escape_rate,
+    last_departure,
+    synchronisation_rate,
+    tilting_rate,
+)
 from metastable.theory.assumptions import Assumption
 from metastable.theory.bound import Bound
 from metastable.theory.closed_forms import log_jacobian, planar_travel_time, transported_density, uniform_distance
@@ -73,11 +80,13 @@ __all__ = [
     "clustering_time",
     "comoving_target",
     "coupling_to_limit",
+    "critical_beta",
     "density_bound",
     "distance_to_limit",
     "dominant",
     "effective_tokens",
     "equiangular",
+    "escape_rate",
     "fastest_mode",
     "forecast",
     "growth_constant",
@@ -85,11 +94,13 @@ __all__ = [
     "guaranteed_distance",
     "guaranteed_tangent",
     "jacobian",
+    "last_departure",
     "limit",
     "limit_map",
     "local_rate",
     "log_jacobian",
     "log_partition_uniform",
+    "moebius",
     "optimal_time",
     "phase_times",
     "planar_travel_time",
@@ -103,8 +114,10 @@ __all__ = [
     "smooth_mean",
     "spectrum",
     "squared_tangent",
+    "synchronisation_rate",
     "synchronous_distance",
     "terminal",
+    "tilting_rate",
     "transported_density",
     "uniform_cap",
     "uniform_distance",
