@@ -6,6 +6,7 @@ spectrum -> limit map -> exact zero-temperature solution -> Laplace principle ->
 from metastable.spectral import Dominant, dominant
 from metastable.theory import equiangular
 from metastable.theory.assumptions import Assumption
+from metastable.theory.attention_jacobian import attention_jacobian, tangent_bases
 from metastable.theory.bound import Bound
 from metastable.theory.closed_forms import log_jacobian, planar_travel_time, transported_density, uniform_distance
 from metastable.theory.closure import Cluster
@@ -24,10 +25,12 @@ from metastable.theory.laplace import (
     uniform_mean,
 )
 from metastable.theory.limit import ExceptionalTokens, LimitMap, comoving_target, limit, limit_map
+from metastable.theory.mixed_modes import mixed_equilibria, mixed_points
 from metastable.theory.modes import clustering_time, fastest_mode, growth_rate
 from metastable.theory.phases import Terminal, Times, phase_times, terminal
 from metastable.theory.picard import Prediction
 from metastable.theory.priori import PrioriBound, priori_bound
+from metastable.theory.pure_modes import PureMode, split_factor, split_threshold
 from metastable.theory.rates import (
     Rates,
     guaranteed_distance,
@@ -38,6 +41,7 @@ from metastable.theory.rates import (
     rotation_period,
     squared_tangent,
 )
+from metastable.theory.selection import equilibrium_residual, selection_weights
 from metastable.theory.spectrum import Spectrum, spectrum
 from metastable.theory.stability import (
     PosterioriBound,
@@ -61,11 +65,13 @@ __all__ = [
     "PosterioriBound",
     "Prediction",
     "PrioriBound",
+    "PureMode",
     "Rates",
     "Spectrum",
     "Terminal",
     "Times",
     "attention_defect",
+    "attention_jacobian",
     "bessel_ratio",
     "bessel_ratio_expansion",
     "cap_bound",
@@ -78,6 +84,7 @@ __all__ = [
     "dominant",
     "effective_tokens",
     "equiangular",
+    "equilibrium_residual",
     "fastest_mode",
     "forecast",
     "growth_constant",
@@ -90,6 +97,8 @@ __all__ = [
     "local_rate",
     "log_jacobian",
     "log_partition_uniform",
+    "mixed_equilibria",
+    "mixed_points",
     "optimal_time",
     "phase_times",
     "planar_travel_time",
@@ -99,10 +108,14 @@ __all__ = [
     "rayleigh",
     "rotation_period",
     "sampling_error",
+    "selection_weights",
     "smooth_mean",
     "spectrum",
+    "split_factor",
+    "split_threshold",
     "squared_tangent",
     "synchronous_distance",
+    "tangent_bases",
     "terminal",
     "transported_density",
     "uniform_cap",
