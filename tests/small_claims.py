@@ -6,7 +6,7 @@ from metastable.papers import Setting, Verdict, claims_of, examine
 
 
 @cache
-def small_verdict(name: str, paper: str = "concentration") -> Verdict:
+def small_verdict(name: str, paper: str = "all") -> Verdict:
     """The verdict on a claim in a small run, from seed 0."""
     (claim,) = claims_of(paper, [name])
     return examine(claim, Setting(small=True))

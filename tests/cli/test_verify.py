@@ -1,5 +1,7 @@
 import json
+import sys
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import typer
@@ -7,7 +9,7 @@ from typer.testing import CliRunner
 
 from metastable.cli import verify as command
 from metastable.errors import InvalidInput
-from metastable.papers import ESTIMATE, PAPERS, Claim, Outcome, verify
+from metastable.papers import ESTIMATE, PAPERS, Claim, Outcome, Paper, verify
 from sample_claims import BAD, BROKEN, FIELDS, GOOD, RIVALLED, SMALL_PAPER, WARNED, threads
 
 
@@ -25,6 +27,40 @@ def test_list_names_every_claim(run):
     assert result.exit_code == 0 and "good" in result.output and "One is two." in result.output
     listed = json.loads(run("--list", "--json").output)
     assert [c["claim"] for c in listed["claims"]] == ["good", "bad"]
+
+
+@pytest.fixture
+def two_papers(run, monkeypatch):
+    """Two papers of one claim each, of which the second fails."""
+    for name, claim in (("concentration", GOOD), ("other", BAD)):
+        one = Paper(name, f"About {name}", "A. Nobody", "0000.00000", f"the_{name}")
+        monkeypatch.setitem(sys.modules, one.module, SimpleNamespace(CLAIMS=(claim,)))
+        monkeypatch.setitem(PAPERS, name, one)
+    for name in set(PAPERS) - {"concentration", "other"}:
+        monkeypatch.delitem(PAPERS, name)
+    return run
+
+
+def test_all_papers_are_run_into_a_page_each_and_one_that_leads_to_them(two_papers, tmp_path):
+    result = two_papers("all", "--jobs", "1", "--out", "here")
+    assert result.exit_code == 1
+    assert "concentration: The paper: About concentration: 1 of 1 holds" in result.output
+    assert "not passed: 1 holds, 1 fails" in result.output
+    front = (tmp_path / "here" / "report.html").read_text()
+    assert 'data-passed="false"' in front and 'href="other/report.html#claim-bad"' in front
+    for name in ("concentration", "other"):
+        assert f"About {name}" in (tmp_path / "here" / name / "report.html").read_text()
+    record = json.loads(two_papers("all", "--jobs", "1", "--json", "--out", "here").stdout)
+    assert record["holds"] is False and record["paper"] == "all"
+    assert [(v["paper"], v["claim"]) for v in record["verdicts"]] == [("concentration", "good"), ("other", "bad")]
+    assert two_papers("all", "--claim", "good", "--jobs", "1", "--out", "here").exit_code == 0
+
+
+def test_all_papers_are_listed(two_papers):
+    listed = json.loads(two_papers("all", "--list", "--json").output)
+    assert [(c["paper"], c["claim"]) for c in listed["claims"]] == [("concentration", "good"), ("other", "bad")]
+    told = two_papers("all", "--list").output
+    assert "About concentration" in told and "About other" in told
 
 
 def test_a_failing_claim_is_exit_code_1_and_in_the_table(run, tmp_path):

@@ -4,6 +4,7 @@ import pytest
 
 from metastable.errors import InvalidInput
 from metastable.papers import PAPERS, Setting, claims_of
+from metastable.papers.paper import papers_of
 from sample_claims import COUNTED
 from small_claims import small_verdict
 
@@ -18,6 +19,11 @@ def test_unknown_names_are_answered_with_the_valid_ones():
     ) as refused:
         claims_of("concentration", ["x"])
     assert len(str(refused.value)) < 200
+
+
+def test_all_is_every_paper_and_names_of_claims_are_unique_over_them():
+    assert [paper.name for paper in papers_of("all")] == list(PAPERS)
+    assert claims_of("all") == tuple(claim for paper in PAPERS.values() for claim in paper.claims)
 
 
 def test_two_claims_of_one_name_are_refused():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,13 +13,15 @@ if TYPE_CHECKING:
 
     from metastable.papers import RivalVerdict, Verdict
 
+ALL = "all"
+"""The name that stands for every paper, as in `metastable.papers`, which help does not load."""
 WIDTH = 140
 """Columns of a table that goes into a pipe, which is not a terminal of 80 columns."""
 OURS = "metastable's own estimates"
 
 
 def verify(
-    paper: Annotated[str, typer.Argument(help="Which paper; --list shows its claims.")] = "concentration",
+    paper: Annotated[str, typer.Argument(help="Which paper, or all; --list shows the claims.")] = "concentration",
     quick: Annotated[
         bool, typer.Option("--quick", help="Small experiments: under two minutes on two cores.")
     ] = False,
@@ -34,9 +36,11 @@ def verify(
     as_json: Annotated[bool, typer.Option("--json", help="Print the verdicts as JSON.")] = False,
     seed: Annotated[int, typer.Option(help="Seed of all random tokens.")] = 0,
 ) -> None:
-    """Run the claims of a paper as experiments; print a verdict for each and write a report.
+    """Run the claims of a paper, or of all papers, as experiments; print a verdict for each and write a report.
 
     Example: metastable verify concentration --quick
+
+    Papers: concentration, perspective, clustering, spectral-selection, multihead, scheduled-heads; or all of them.
 
     Finished claims are kept in OUT/claims: after an interruption the same command goes on. Exit code 0 only when
     every claim holds and every rival of it fails; claims declared open are excepted.
@@ -55,7 +59,7 @@ def verify(
             "seed": seed,
             "report": page,
             "holds": passed(verdicts),
-            "verdicts": [v.to_dict() for v in verdicts],
+            "verdicts": _with_papers(verdicts) if paper == ALL else [v.to_dict() for v in verdicts],
         }
         typer.echo(json.dumps(record))
     else:
@@ -89,11 +93,12 @@ def show(verdicts: list[Verdict], paper: str = "concentration") -> None:
 
     from metastable.drawing.palette import TERMINAL_VERDICTS
     from metastable.papers import passed
-    from metastable.papers.page import groups
+    from metastable.papers.page import by_paper, groups
 
     console = _console()
-    for group in groups(verdicts, paper):
-        table = Table(title=f"{group.title}: {group.count}", title_style="bold", title_justify="left")
+    parts = [(one.name, part) for one, part in by_paper(verdicts)] if paper == ALL else [(paper, verdicts)]
+    for whose, group in ((name, group) for name, part in parts for group in groups(part, name)):
+        table = Table(title=f"{whose}: {group.title}: {group.count}", title_style="bold", title_justify="left")
         table.add_column("claim", no_wrap=True)
         table.add_column("quantity")
         for name in ("expected", "measured", "tolerance"):
@@ -126,6 +131,12 @@ def show(verdicts: list[Verdict], paper: str = "concentration") -> None:
     console.print(f"{'passed' if passed(verdicts) else 'not passed'}: {told}", highlight=False)
 
 
+def _with_papers(verdicts: list[Verdict]) -> list[dict[str, Any]]:
+    from metastable.papers.page import by_paper
+
+    return [v.to_dict() | {"paper": one.name} for one, part in by_paper(verdicts) for v in part]
+
+
 def _measured(found: Verdict | RivalVerdict) -> str:
     return f"{found.measured:.4g}" + (f" ± {found.uncertainty:.1g}" if found.uncertainty else "")
 
@@ -141,12 +152,14 @@ def leave(verdicts: list[Verdict]) -> None:
 def _list(paper: str, as_json: bool) -> None:
     from rich.table import Table
 
-    from metastable.papers import PAPERS, claims_of
+    from metastable.papers.paper import papers_of
 
-    claims = claims_of(paper)
+    chosen = papers_of(paper)
     if as_json:
         listed = [
             {
+                "paper": one.name,
+                "arxiv": one.arxiv,
                 "claim": c.name,
                 "theme": c.theme,
                 "source": c.source,
@@ -155,21 +168,23 @@ def _list(paper: str, as_json: bool) -> None:
                 "rivals": dict(c.rivals),
                 "open": c.open,
             }
-            for c in claims
+            for one in chosen
+            for c in one.claims
         ]
-        typer.echo(json.dumps({"paper": paper, "arxiv": PAPERS[paper].arxiv, "claims": listed}))
+        typer.echo(json.dumps({"paper": paper, "claims": listed}))
         return
     console = _console()
-    for title, ours in ((f"{PAPERS[paper].title} (arXiv:{PAPERS[paper].arxiv})", False), (OURS, True)):
-        chosen = [c for c in claims if c.ours is ours]
-        if not chosen:
-            continue
-        table = Table(title=f"{title}: {len(chosen)} claims", title_style="bold", show_lines=True)
-        for name in ("claim", "statement", "rivals"):
-            table.add_column(name)
-        for c in chosen:
-            table.add_row(c.name, c.words()[0], "; ".join(c.rivals))
-        console.print(table)
+    for one in chosen:
+        for title, ours in ((f"{one.title} (arXiv:{one.arxiv})", False), (f"{one.name}: {OURS}", True)):
+            claims = [c for c in one.claims if c.ours is ours]
+            if not claims:
+                continue
+            table = Table(title=f"{title}: {len(claims)} claims", title_style="bold", show_lines=True)
+            for name in ("claim", "statement", "rivals"):
+                table.add_column(name)
+            for c in claims:
+                table.add_row(c.name, c.words()[0], "; ".join(c.rivals))
+            console.print(table)
 
 
 def _console() -> Console:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.arguments import choice, flag, function, instance, integer, number, sequence, shown
+from metastable.arguments import OneLine, choice, flag, function, instance, integer, number, sequence, shown
 from metastable.drawing import Figure
 from metastable.errors import InvalidInput
 from metastable.papers.verdict import (
@@ -50,13 +50,23 @@ class Setting:
             return quick if small is None else small
         return quick if self.quick else full
 
+    def seeds(self, count: int, *stream: int) -> list[int]:
+        """So many seeds for samples of a run; no two seeds or streams of numbers share any, but by rare chance.
+
+        >>> Setting(seed=1).seeds(2, 7) == Setting(seed=1).seeds(3, 7)[:2] != Setting(seed=2).seeds(2, 7)
+        True
+        """
+        used = [self.seed, *(integer(one, "stream", least=0) for one in stream)]
+        drawn = np.random.SeedSequence(used).generate_state(integer(count, "count", least=0))
+        return [int(one) % LARGEST_SEED for one in drawn]
+
 
 Text = str | Callable[[Setting], str]
 """Words, or a function that gives them for the size of the run, so that they state the ranges of that run."""
 
 
-@dataclass(frozen=True, eq=False)
-class Outcome:
+@dataclass(frozen=True, eq=False, repr=False)
+class Outcome(OneLine):
     """What an experiment measured.
 
     uncertainty: its standard error (0 for deterministic experiments). rivals: what the same measurement gives for

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 
 from metastable._version import __version__
-from metastable.arguments import choice, flag, place, sequence
+from metastable.arguments import choice, flag, place, sequence, shown
 from metastable.drawing import Figure, PhaseMap, Portrait
+from metastable.errors import InvalidInput
 from metastable.papers.claim import Setting
-from metastable.papers.paper import PAPERS
+from metastable.papers.paper import ALL, PAPERS, Paper
 from metastable.papers.verdict import FAILS, HOLDS, INCONCLUSIVE, OPEN, Verdict, passed
 
 MARKS = {HOLDS: "✓", FAILS: "✗", INCONCLUSIVE: "?", OPEN: "…"}
@@ -91,15 +92,19 @@ def write_report(
 ) -> FilePath:
     """Write out/report.html and, with `prints`, out/figures/<claim>.png and .pdf; returns the page's path.
 
-    The page holds everything, plotly.js included (from plotly's own package), and opens from the file system.
+    The page holds everything, plotly.js included (from plotly's own package), and opens from the file system. For
+    "all" every paper has its page and figures in out/<paper>, and out/report.html leads to them.
     """
     from metastable.drawing import draw
     from metastable.drawing.shell import save_page
 
     folder = FilePath(place(out, "out"))
     flag(prints, "prints")
+    if choice(paper, "paper", (*PAPERS, ALL)) == ALL:
+        for one, found in by_paper(verdicts):
+            write_report(found, folder / one.name, paper=one.name, quick=quick, seed=seed, prints=prints)
     page = save_page(render(verdicts, paper=paper, quick=quick, seed=seed), folder / "report.html")
-    if prints:
+    if prints and paper != ALL:
         for verdict in verdicts:
             if verdict.figure is not None:
                 draw(verdict.figure, folder / "figures" / verdict.claim)
@@ -109,28 +114,60 @@ def write_report(
 
 
 def render(verdicts: Sequence[Verdict], *, paper: str = "concentration", quick: bool = False, seed: int = 0) -> str:
-    """The page as a string."""
+    """The page as a string; for "all" it is the one that leads to those of the papers."""
     found = sequence(verdicts, "verdicts", Verdict, "verdicts")
-    choice(paper, "paper", PAPERS)
+    choice(paper, "paper", (*PAPERS, ALL))
     Setting(quick=quick, seed=seed)
-    from plotly.offline import get_plotlyjs
-
     from metastable.drawing.shell import compose
+
+    common = {
+        "title": f"metastable verify {paper}",
+        "mode": "Quick" if quick else "Full",
+        "seed": seed,
+        "version": __version__,
+        "passed": passed(found),
+        "counts": counts(found),
+        "marks": MARKS,
+    }
+    if paper == ALL:
+        rows = [Row(one, tuple(part), counts(part), passed(part)) for one, part in by_paper(found)]
+        return compose("metastable.papers", "papers.html.j2", rows=rows, **common)
+    from plotly.offline import get_plotlyjs
 
     return compose(
         "metastable.papers",
         "claims.html.j2",
-        title=f"metastable verify {paper}",
         paper=PAPERS[paper],
-        mode="Quick" if quick else "Full",
-        seed=seed,
-        version=__version__,
-        passed=passed(found),
-        counts=[(name, sum(v.standing == name for v in found)) for name in MARKS],
-        marks=MARKS,
         groups=groups(found, paper),
         plotly_js=get_plotlyjs(),
+        **common,
     )
+
+
+@dataclass(frozen=True)
+class Row:
+    """One paper in the table of all: its verdicts, how many stand how, and whether they pass."""
+
+    paper: Paper
+    verdicts: tuple[Verdict, ...]
+    counts: list[tuple[str, int]]
+    passed: bool
+
+
+def counts(verdicts: Sequence[Verdict]) -> list[tuple[str, int]]:
+    """How many claims hold, fail, are inconclusive and open."""
+    return [(name, sum(v.standing == name for v in verdicts)) for name in MARKS]
+
+
+def by_paper(verdicts: Sequence[Verdict]) -> list[tuple[Paper, list[Verdict]]]:
+    """The verdicts of every paper that has one of them; a claim is found by its name."""
+    owners = {claim.name: paper for paper in PAPERS.values() for claim in paper.claims}
+    found: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        if verdict.claim not in owners:
+            raise InvalidInput(f"claim {shown(verdict.claim)} belongs to no paper")
+        found.setdefault(owners[verdict.claim].name, []).append(verdict)
+    return [(paper, found[name]) for name, paper in PAPERS.items() if name in found]
 
 
 def sections(verdicts: Sequence[Verdict], prefix: str) -> list[Section]:

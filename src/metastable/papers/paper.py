@@ -11,6 +11,8 @@ from metastable.arguments import choice, sequence, shown
 from metastable.errors import InvalidInput
 from metastable.papers.claim import Claim
 
+ALL = "all"
+"""The name that stands for every paper."""
 LISTED = 90
 """Most characters of names that the answer to an unknown one lists, so that it stays a line."""
 
@@ -42,10 +44,18 @@ PAPERS: dict[str, Paper] = {
 }
 
 
+def papers_of(paper: str) -> tuple[Paper, ...]:
+    """The paper of this name, or every paper for "all"."""
+    wanted = choice(paper, "paper", (*PAPERS, ALL))
+    return tuple(PAPERS.values()) if wanted == ALL else (PAPERS[wanted],)
+
+
 def claims_of(paper: str | Sequence[Claim], names: Sequence[str] | None = None) -> tuple[Claim, ...]:
-    """The claims of a paper, or those with the given names; a sentence with the valid names for an unknown one."""
+    """The claims of a paper or of "all", or those with the given names; a sentence with the valid names for an
+    unknown one."""
+    known: tuple[Claim, ...]
     if isinstance(paper, str):
-        known = PAPERS[choice(paper, "paper", PAPERS)].claims
+        known = tuple(claim for one in papers_of(paper) for claim in one.claims)
     else:
         known = sequence(paper, "paper", Claim, "claims, or the name of a paper")
     titles = [claim.name for claim in known]

@@ -8,6 +8,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from metastable.drawing import Series
+from metastable.papers.verdict import SURE
+
+SAMPLING = 2 * SURE
+"""Tolerance of a claim about a mean over samples, in the standard error that their number gives: a true value is
+within SURE of them by chance, and has to be inside by SURE more to hold."""
 
 
 def slope(x: Sequence[float] | np.ndarray, y: Sequence[float] | np.ndarray) -> float:

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.arguments import flag, function, instance, integer, number, shown
+from metastable.arguments import OneLine, flag, function, instance, integer, number, shown
 from metastable.errors import InvalidInput
 from metastable.flows.identity import identify
 from metastable.measure import as_tensor
@@ -112,8 +112,8 @@ class Event:
         return f"Event({self.name!r} crosses {self.level:g}{way}{', stops the run' if self.stop else ''})"
 
 
-@dataclass(frozen=True)
-class Crossing:
+@dataclass(frozen=True, repr=False)
+class Crossing(OneLine):
     """An event that happened: its name, the time, and the direction of the crossing."""
 
     name: str

@@ -84,14 +84,14 @@ def lumping_experiment(setting: Setting) -> Outcome:
     when, spread = [], []
     for n in counts:
         energy, starts = np.empty((seeds, len(times))), np.empty((seeds, len(LUMPING_MODES)))
-        for seed in range(seeds):
-            path = run(w, LUMPING_BETA, sphere.uniform(int(n), 2, seed=setting.seed + 500 + seed), times, rtol=1e-6)
+        for seed, start in enumerate(setting.seeds(seeds, int(n))):
+            path = run(w, LUMPING_BETA, sphere.uniform(int(n), 2, seed=start), times, rtol=1e-6)
             power = np.array([_power(sphere.angles(x).numpy()) for x in path.points])
             energy[seed] = _energy(power, int(n))
             starts[seed] = power[0]
         each = np.array([first_crossing(times, row, LUMPING_LEVEL) for row in energy])
         each -= linear_lumping_times(starts, int(n))
-        noise = np.random.default_rng(setting.seed + 77).exponential(size=(4000, len(LUMPING_MODES))) / n
+        noise = np.random.default_rng([setting.seed, 77]).exponential(size=(4000, len(LUMPING_MODES))) / n
         mean = linear_lumping_times(noise, int(n))
         when.append(float(each.mean() + mean.mean()))
         spread.append(math.hypot(each.std(ddof=1) / math.sqrt(seeds), mean.std() / math.sqrt(len(mean))))
