@@ -41,6 +41,13 @@ PAPERS: dict[str, Paper] = {
         "2605.10931",
         "metastable.papers.concentration",
     ),
+    "spectral-selection": Paper(
+        "spectral-selection",
+        "Spectral selection",
+        "Kuehn, Yoon",
+        "2604.26085",
+        "metastable.papers.spectral_selection",
+    ),
 }
 
 

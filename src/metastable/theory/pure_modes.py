@@ -81,14 +81,21 @@ class PureMode:
         return self.value * plus, self.value * minus
 
     @property
+    def inner_rates(self) -> tuple[float, ...]:
+        """-phi of every group of two and more: how fast tokens of one group part."""
+        groups = zip((self.plus, self.minus), self.pulls, strict=True)
+        return tuple(0.0 - pull for size, pull in groups if size >= 2)
+
+    @property
+    def outer_rates(self) -> tuple[float, ...]:
+        """Rates of disturbances along the other eigenvectors that move a group as one."""
+        others = (value for k, value in enumerate(self.eigenvalues) if k != self.axis)
+        return tuple(rate for other in others for rate in self._between(other))
+
+    @property
     def rates(self) -> tuple[float, ...]:
         """The different rates of small disturbances, the largest first."""
-        groups = zip((self.plus, self.minus), self.pulls, strict=True)
-        found = [0.0 - pull for size, pull in groups if size >= 2]
-        for k, other in enumerate(self.eigenvalues):
-            if k != self.axis:
-                found += self._between(other)
-        return tuple(sorted(found, reverse=True))
+        return tuple(sorted(self.inner_rates + self.outer_rates, reverse=True))
 
     @property
     def growth(self) -> float:
@@ -131,7 +138,7 @@ class PureMode:
         return x
 
     def _between(self, other: float) -> list[float]:
-        """The rates of disturbances along another eigenvector that move a group as one."""
+        """The eigenvalues of the matrix of P6 for another eigenvalue of V."""
         if not self.split:
             return [other - self.value]
         plus, minus = self.tilts
