@@ -124,5 +124,7 @@ def test_every_panel_of_maps_has_a_number_for_every_place():
         Maps("t", "x", "y", np.arange(3.0), np.arange(4.0), [MapPanel("a", values)], "c")
     with pytest.raises(InvalidInput, match="largest must be > 0"):
         Maps("t", "x", "y", np.arange(3.0), np.arange(2.0), [MapPanel("a", values)], "c", largest=0.0)
+    with pytest.raises(InvalidInput, match="maps need a panel and places, got 0 panels of 2 x 3"):
+        Maps("t", "x", "y", np.arange(3.0), np.arange(2.0), [], "c")
     with pytest.raises(InvalidInput, match="panels must be a sequence of panels"):
         Maps("t", "x", "y", np.arange(3.0), np.arange(2.0), [values], "c")

@@ -161,6 +161,8 @@ class Maps(OneLine):
         number(self.largest, "largest", above=0.0)
         object.__setattr__(self, "panels", sequence(self.panels, "panels", MapPanel, "panels"))
         across, down = len(numbers(self.x, "x")), len(numbers(self.y, "y"))
+        if not (self.panels and across and down):
+            raise InvalidInput(f"maps need a panel and places, got {len(self.panels)} panels of {down} x {across}")
         for panel in self.panels:
             height, width = numbers(panel.values, "values", 2).shape
             same_length(f"panel {shown(panel.title)}", columns=width, places=across)

@@ -1,8 +1,10 @@
 import numpy as np
 import pytest
 
+from metastable import SelfAttention, solve, sphere
 from metastable.papers import Setting
 from metastable.papers.spectral_selection.alignment import AXES, CONES, LED_BY_NEGATIVE, _cone
+from metastable.theory import selection_weights
 from small_claims import small_verdict
 
 
@@ -22,7 +24,13 @@ def test_every_spectrum_aligns():
     assert all(row["largest 1 - x_1"] < 1e-6 for row in small_verdict("cone-alignment").table)
 
 
-def test_the_published_example_of_the_cold_axis():
-    row = small_verdict("cold-selection-axis").table[0]
-    assert row["eigenvalues"] == "1, -2" and row["mean |x| along the largest |l|"] == pytest.approx(1, abs=1e-6)
-    assert row["|n_+ - n_-|/n"] < 0.02
+def test_four_hundred_cold_tokens_on_the_circle():
+    """V = diag(1, -2), beta = 30, t = 4: mean |x_2| = .9999993, as many on either side."""
+    flow = SelfAttention(selection_weights(np.diag([1.0, -2.0])), 30.0)
+    end = solve(flow, sphere.equispaced(400), t=4.0).end.points
+    assert round(float(end[:, 1].abs().mean()), 7) == 0.9999993 and int((end[:, 1] > 0).sum()) == 200
+
+
+def test_cold_tokens_are_on_both_sides_alike():
+    for row in small_verdict("cold-selection-axis").table:
+        assert row["mean |x| along the largest |l|"] == pytest.approx(1, abs=1e-6) and row["|n_+ - n_-|/n"] < 0.02
