@@ -10,4 +10,4 @@ def test_every_threshold_is_the_formula_s():
 
 def test_odd_numbers_end_in_the_mixed_equilibrium():
     for row in small_verdict("odd-three-groups").table:
-        assert row["q of the ends"] == pytest.approx(row["q of P1"], abs=1e-4) and row["share split"] == 0
+        assert row["median q of the ends"] == pytest.approx(row["q of P1"], abs=1e-4) and row["share split"] == 0
