@@ -55,6 +55,13 @@ PAPERS: dict[str, Paper] = {
         "2504.14697",
         "metastable.papers.clustering",
     ),
+    "spectral-selection": Paper(
+        "spectral-selection",
+        "Spectral selection",
+        "Kuehn, Yoon",
+        "2604.26085",
+        "metastable.papers.spectral_selection",
+    ),
 }
 
 

@@ -13,6 +13,7 @@ from metastable.theory.antipodes import (
     tilting_rate,
 )
 from metastable.theory.assumptions import Assumption
+from metastable.theory.attention_jacobian import attention_jacobian, tangent_bases
 from metastable.theory.bound import Bound
 from metastable.theory.closed_forms import log_jacobian, planar_travel_time, transported_density, uniform_distance
 from metastable.theory.closure import Cluster
@@ -31,10 +32,12 @@ from metastable.theory.laplace import (
     uniform_mean,
 )
 from metastable.theory.limit import ExceptionalTokens, LimitMap, comoving_target, limit, limit_map
+from metastable.theory.mixed_modes import mixed_equilibria, mixed_points
 from metastable.theory.modes import clustering_time, fastest_mode, growth_rate
 from metastable.theory.phases import Terminal, Times, phase_times, terminal
 from metastable.theory.picard import Prediction
 from metastable.theory.priori import PrioriBound, priori_bound
+from metastable.theory.pure_modes import PureMode, split_factor, split_threshold
 from metastable.theory.rates import (
     Rates,
     guaranteed_distance,
@@ -45,6 +48,7 @@ from metastable.theory.rates import (
     rotation_period,
     squared_tangent,
 )
+from metastable.theory.selection import equilibrium_residual, selection_weights
 from metastable.theory.spectrum import Spectrum, spectrum
 from metastable.theory.stability import (
     PosterioriBound,
@@ -68,11 +72,13 @@ __all__ = [
     "PosterioriBound",
     "Prediction",
     "PrioriBound",
+    "PureMode",
     "Rates",
     "Spectrum",
     "Terminal",
     "Times",
     "attention_defect",
+    "attention_jacobian",
     "bessel_ratio",
     "bessel_ratio_expansion",
     "cap_bound",
@@ -87,6 +93,7 @@ __all__ = [
     "effective_tokens",
     "equiangular",
     "escape_rate",
+    "equilibrium_residual",
     "fastest_mode",
     "forecast",
     "growth_constant",
@@ -101,6 +108,8 @@ __all__ = [
     "log_jacobian",
     "log_partition_uniform",
     "moebius",
+    "mixed_equilibria",
+    "mixed_points",
     "optimal_time",
     "phase_times",
     "planar_travel_time",
@@ -111,11 +120,15 @@ __all__ = [
     "rotation_period",
     "sampling_error",
     "scalar_heads",
+    "selection_weights",
     "smooth_mean",
     "spectrum",
+    "split_factor",
+    "split_threshold",
     "squared_tangent",
     "synchronisation_rate",
     "synchronous_distance",
+    "tangent_bases",
     "terminal",
     "tilting_rate",
     "transported_density",
