@@ -1,5 +1,8 @@
 """The package as a user meets it: its public names, what they load, and nothing that leaks."""
 
+import dataclasses
+import importlib
+import inspect
 import json
 import subprocess
 import sys
@@ -46,6 +49,36 @@ def test_a_callable_room_is_also_a_package(room: str) -> None:
         f"import metastable.{room}.{inner}; import metastable as ms; ms.{room}.{inner}; assert callable(ms.{room})",
     ):
         assert f"metastable.{room}.{inner}" in loaded_after(code)
+
+
+ROOMS = """attention audit drawing encoders flows meanfield measure observe papers solve spectral theory transport
+weights"""
+
+
+def public_classes() -> list[type]:
+    rooms = [importlib.import_module(f"metastable.{room}") for room in ROOMS.split()]
+    named = (getattr(room, name) for room in rooms for name in getattr(room, "__all__", vars(room)))
+    ours = {one for one in named if inspect.isclass(one) and one.__module__.startswith("metastable.")}
+    return sorted((one for one in ours if not issubclass(one, Exception)), key=lambda one: one.__name__)
+
+
+@pytest.mark.parametrize("kind", public_classes(), ids=lambda kind: kind.__name__)
+def test_every_public_object_says_what_it_is_in_a_line(kind: type) -> None:
+    """Its own words, or those of `OneLine`: what dataclass writes by itself prints whole arrays."""
+    words = kind.__repr__
+    assert words is not object.__repr__
+    if dataclasses.is_dataclass(kind) and "__repr__" in vars(kind) and hasattr(words, "__wrapped__"):
+        fields = dataclasses.fields(kind)  # written by dataclass: only for a handful of scalars and words
+        assert all(str(field.type) in ("float", "int", "bool", "str") for field in fields), kind
+
+
+def test_a_line_is_short_whatever_the_fields() -> None:
+    times = ms.theory.rates(
+        ms.theory.spectrum(ms.AttentionWeights(V=[[2.0, 0.0], [0.0, 1.0]], B=[[1.0, 0.0], [0.0, 1.0]]))
+    )
+    series = ms.drawing.Series(list(range(1000)), list(range(1000)), "a line\nof two")
+    for one in (ms.theory.rates(w), series, ms.drawing.Lines("t", "x", "y", [series])):
+        assert len(repr(one)) < 200 and "\n" not in repr(one) and repr(one).startswith(type(one).__name__)
 
 
 def test_import_loads_nothing() -> None:

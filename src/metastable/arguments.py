@@ -21,6 +21,8 @@ from metastable.errors import InvalidInput
 
 LONGEST = 60
 """Most characters of a value that a sentence shows: a line of a terminal has room for them beside the words."""
+LONGEST_LINE = 180
+"""Most characters of a line that describes an object."""
 
 MOST_ITEMS = 2**22
 """Most items that are read from an iterator or a range: one that never ends is refused within a second."""
@@ -50,6 +52,15 @@ def shown(value: Any) -> str:
     except Exception:  # what a stranger's __repr__ raises is not ours to pass on
         text = f"an object of type {type(value).__name__}"
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+
+
+class OneLine:
+    """A result that says what it is in one line: its class and its fields, each shortened by `shown`."""
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{name}={shown(value)}" for name, value in vars(self).items())
+        line = f"{type(self).__name__}({told})"
+        return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 4]}...)"
 
 
 def number(

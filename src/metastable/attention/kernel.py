@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.arguments import flag, function, instance, integer, number, sequence, shown
+from metastable.arguments import OneLine, flag, function, instance, integer, number, sequence, shown
 from metastable.attention.operands import Operands
 from metastable.errors import InvalidInput
 
@@ -89,8 +89,8 @@ def one_per_pair(operands: Operands, _rtol: float) -> float:
     return float(operands.pairs)
 
 
-@dataclass(frozen=True, eq=False)
-class Kernel:
+@dataclass(frozen=True, eq=False, repr=False)
+class Kernel(OneLine):
     """A function over `Operands` under a name, and what it can do.
 
     A function that is called with operands which it cannot do refuses them in a sentence of its own; what is

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.arguments import function, instance, number, shown
+from metastable.arguments import OneLine, function, instance, number, shown
 from metastable.attention.lengths import mass_extremes, squared_lengths
 from metastable.errors import InvalidInput
 
@@ -37,8 +37,8 @@ class Masses(NamedTuple):
     total: float
 
 
-@dataclass(frozen=True, eq=False)
-class Operands:
+@dataclass(frozen=True, eq=False, repr=False)
+class Operands(OneLine):
     """m_i = sum_j m_j e^{beta <q_i, k_j>} v_j / Z_i: the q, k, v, m and beta of one call, checked before.
 
     All tensors are in one precision and on one device. What takes a look at all rows is found when first asked for,

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from metastable.arguments import OneLine
 
-@dataclass(frozen=True)
-class Finding:
+
+@dataclass(frozen=True, repr=False)
+class Finding(OneLine):
     """One sentence, the numbers behind it, and a confidence: "measured", "supported" or "weak"."""
 
     sentence: str

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from metastable._version import __version__
-from metastable.arguments import function, integer, place
+from metastable.arguments import OneLine, function, integer, place
 from metastable.audit.finding import Finding
 from metastable.audit.findings import LIMITS, findings
 from metastable.audit.heads import WeightAudit, audit_weights
@@ -26,8 +26,8 @@ from metastable.encoders import Encoder, load
 SCHEMA = "metastable/audit/1"
 
 
-@dataclass(frozen=True, eq=False)
-class AuditReport:
+@dataclass(frozen=True, eq=False, repr=False)
+class AuditReport(OneLine):
     """The audit of one encoder: `findings` for people, the rest for machines. `save("report.html")` writes both."""
 
     model: dict[str, Any]

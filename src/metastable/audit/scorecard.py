@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from dataclasses import dataclass
 
+from metastable.arguments import OneLine
 from metastable.audit.heads import WeightAudit
 from metastable.audit.text import TextAudit
 from metastable.encoders import Encoder
@@ -19,8 +20,8 @@ SAME_WEIGHTS = 0.9
 """Share of their dominant spaces that successive layers must have in common to count as one: a rule of thumb."""
 
 
-@dataclass(frozen=True)
-class CheckedAssumption:
+@dataclass(frozen=True, repr=False)
+class CheckedAssumption(OneLine):
     """One assumption of the theory on this encoder: what is asked, whether it holds, the number, what it means."""
 
     name: str

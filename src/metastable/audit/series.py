@@ -11,8 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from metastable.arguments import OneLine, shown
 from metastable.arguments import names as read_names
-from metastable.arguments import shown
 from metastable.audit.report import AuditReport, audit
 from metastable.drawing.shell import save_page
 from metastable.encoders import Encoder, load
@@ -22,8 +22,8 @@ SCHEMA = "metastable/audit-series/1"
 FORECASTS = {"gaussian": "Gaussian", "zero_temperature": "zero-temperature", "argmax": "argmax"}
 
 
-@dataclass(frozen=True, eq=False)
-class AuditSeries:
+@dataclass(frozen=True, eq=False, repr=False)
+class AuditSeries(OneLine):
     """Reports of several models in the order given, and their numbers side by side."""
 
     names: list[str]

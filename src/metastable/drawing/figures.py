@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Integer
 
-from metastable.arguments import choice, flag, instance, integer, number, sequence, shown
+from metastable.arguments import OneLine, choice, flag, instance, integer, number, sequence, shown
 from metastable.drawing.described import marks, numbers, rows, same_length, words
 from metastable.errors import InvalidInput
 
 STYLES = ("line", "dashed", "dotted", "points", "steps", "marked")
 
 
-@dataclass(frozen=True, eq=False)
-class Series:
+@dataclass(frozen=True, eq=False, repr=False)
+class Series(OneLine):
     """One curve y(x) in one of STYLES; "marked" is a line with a dot at every point, hollow where `hollow` says.
 
     Its colour: by place in the figure; `colour` names another place in the palette; `shade` in [0, 1] is a place on
@@ -61,8 +61,8 @@ def shaded(
     return [Series(x, y, label, style, shade=i / end) for i, ((x, y), label) in enumerate(named)]
 
 
-@dataclass(frozen=True)
-class Band:
+@dataclass(frozen=True, repr=False)
+class Band(OneLine):
     """A stretch of the x axis that is shaded, such as the range of a claim, and its name in the legend."""
 
     left: float
@@ -75,8 +75,8 @@ class Band:
         words("a band", label=self.label)
 
 
-@dataclass(frozen=True, eq=False)
-class Lines:
+@dataclass(frozen=True, eq=False, repr=False)
+class Lines(OneLine):
     """Curves in one coordinate system; labels carry their units (times are dimensionless, W2 is chordal)."""
 
     title: str
@@ -107,8 +107,8 @@ class Lines:
         object.__setattr__(self, "bands", sequence(self.bands, "bands", Band, "bands"))
 
 
-@dataclass(frozen=True, eq=False)
-class PhaseMap:
+@dataclass(frozen=True, eq=False, repr=False)
+class PhaseMap(OneLine):
     """Which phase it is: phase[i, j] indexes `labels`, for beta[i] and time[j]."""
 
     title: str
@@ -127,8 +127,8 @@ class PhaseMap:
             raise InvalidInput(f"phase must index the {len(known)} labels, got {shown(phase.ravel().tolist())}")
 
 
-@dataclass(frozen=True, eq=False)
-class Eigenvalues:
+@dataclass(frozen=True, eq=False, repr=False)
+class Eigenvalues(OneLine):
     """Eigenvalues of one matrix, and which of them are dominant."""
 
     label: str
@@ -142,8 +142,8 @@ class Eigenvalues:
         same_length(f"the spectrum of {shown(self.label)}", values=len(values), flags=len(chosen))
 
 
-@dataclass(frozen=True, eq=False)
-class Spectra:
+@dataclass(frozen=True, eq=False, repr=False)
+class Spectra(OneLine):
     """Eigenvalues of one or more matrices in the complex plane."""
 
     title: str
@@ -154,8 +154,8 @@ class Spectra:
         object.__setattr__(self, "parts", sequence(self.parts, "parts", Eigenvalues, "Eigenvalues"))
 
 
-@dataclass(frozen=True, eq=False)
-class Axis:
+@dataclass(frozen=True, eq=False, repr=False)
+class Axis(OneLine):
     """A direction of R^d that is drawn as a diameter of the sphere, in the colour of a phase (an index)."""
 
     label: str
@@ -168,8 +168,8 @@ class Axis:
         integer(self.phase, "phase", least=0, most=2)
 
 
-@dataclass(frozen=True, eq=False)
-class Portrait:
+@dataclass(frozen=True, eq=False, repr=False)
+class Portrait(OneLine):
     """Tokens on the sphere over time, the axes that they move to, and the spectra of the weights that move them."""
 
     title: str
@@ -191,8 +191,8 @@ class Portrait:
             instance(self.spectra, "spectra", Spectra, "Spectra")
 
 
-@dataclass(frozen=True, eq=False)
-class Grid:
+@dataclass(frozen=True, eq=False, repr=False)
+class Grid(OneLine):
     """A number for every cell of a grid, rows from above; signed: positive and negative in two colours."""
 
     title: str
@@ -208,8 +208,8 @@ class Grid:
         flag(self.signed, "signed")
 
 
-@dataclass(frozen=True, eq=False)
-class Bars:
+@dataclass(frozen=True, eq=False, repr=False)
+class Bars(OneLine):
     """Named shares between 0 and 1."""
 
     title: str
@@ -222,8 +222,8 @@ class Bars:
         numbers(list(self.values.values()), "values of bars")
 
 
-@dataclass(frozen=True, eq=False)
-class Tracks:
+@dataclass(frozen=True, eq=False, repr=False)
+class Tracks(OneLine):
     """Paths of points in the unit disc, each a list of places (x, y)."""
 
     title: str
@@ -236,8 +236,8 @@ class Tracks:
                 raise InvalidInput(f"a track must be places (x, y), got {shown(track)}")
 
 
-@dataclass(frozen=True, eq=False)
-class Trend:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trend(OneLine):
     """A row of numbers as a line of a few pixels inside a table; None where there is no number."""
 
     values: Sequence[float | None]

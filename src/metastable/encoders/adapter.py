@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from metastable.arguments import OneLine
 from metastable.encoders.layer import Layer, RawAttention
 from metastable.encoders.norm import Norm
 from metastable.encoders.positions import Positions
@@ -18,8 +19,8 @@ from metastable.encoders.site import Site
 from metastable.errors import InvalidInput
 
 
-@dataclass(frozen=True)
-class Adapter:
+@dataclass(frozen=True, repr=False)
+class Adapter(OneLine):
     """Names of one family's modules: `blocks`, `first_norm`, `separated_by` in the model, the rest in a block."""
 
     name: str

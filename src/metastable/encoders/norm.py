@@ -10,9 +10,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from metastable.arguments import OneLine
 
-@dataclass(frozen=True, eq=False)
-class Norm:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Norm(OneLine):
     """x = sqrt(d) Gamma s + b with |s| = 1: LayerNorm (s is also centred, sum_k s_k = 0), RMSNorm, or none.
 
     gain: the diagonal of Gamma (d,). shift: b (d,). kind: "layer", "rms" or "none". Without a norm s = x / sqrt(d)

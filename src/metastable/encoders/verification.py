@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from metastable.arguments import OneLine
 from metastable.encoders.capture import forward, recorded
 from metastable.encoders.site import Site
 from metastable.errors import InvalidInput
@@ -20,8 +21,8 @@ Models run in float32: right adapters were measured to differ by 1e-6 to 5e-6, s
 """
 
 
-@dataclass(frozen=True)
-class Verification:
+@dataclass(frozen=True, repr=False)
+class Verification(OneLine):
     """Largest differences between what was rebuilt and what the model computed on `tokens` tokens of real input."""
 
     attention_error: float

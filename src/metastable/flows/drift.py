@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable import rowwise
+from metastable.arguments import OneLine
 from metastable.errors import InvalidInput
 
 
@@ -45,8 +46,8 @@ class Drift:
         return f"Drift({tuple(self.values.shape)} values)"
 
 
-@dataclass(frozen=True, eq=False)
-class Velocity:
+@dataclass(frozen=True, eq=False, repr=False)
+class Velocity(OneLine):
     """x' = P_x F, tangent to the sphere (F itself for a Euclidean flow), and how fast it can change."""
 
     vector: Float[Tensor, "n d"]

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import chebyshev
 
-from metastable.arguments import instance, integer, number, numbers, shown
+from metastable.arguments import OneLine, instance, integer, number, numbers, shown
 from metastable.errors import InvalidInput, SolveError
 from metastable.flows.flow import Flow
 from metastable.meanfield.circle import CircleLaw, angular_velocity, circle_law, sharpness
@@ -49,8 +49,8 @@ _ROOM_TO_JOIN = 0.02
 """Share of the allowed error below which one cell may replace two, so that it is not halved again at once."""
 
 
-@dataclass(frozen=True)
-class DensityPath:
+@dataclass(frozen=True, repr=False)
+class DensityPath(OneLine):
     """Cumulative distributions F at the saved times, and how much mass the clipping of round-off touched."""
 
     times: Array

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable import sphere
-from metastable.arguments import integer, number, shown
+from metastable.arguments import OneLine, integer, number, shown
 from metastable.errors import InvalidInput, MetastableError, NotDefined
 from metastable.measure import Measure, as_measure, as_tensor
 from metastable.rowwise import dense
@@ -29,7 +29,7 @@ LARGEST, LEAST_INTEGRAL = 1e200, 1e-200
 and without losing digits to underflow."""
 
 
-class Law(ABC):
+class Law(OneLine, ABC):
     """A probability law on S^{d-1} with a density f = d rho_0 / d sigma (sigma uniform, of total mass one)."""
 
     d: int
@@ -78,7 +78,7 @@ class Law(ABC):
         raise NotDefined(f"{type(self).__name__} has no known upper bound of its density; give bound=")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Density(Law):
     """A density given as a function of the points (n, d); it need not be normalised, `bound` serves sampling."""
 
@@ -107,7 +107,7 @@ class Density(Law):
         return super()._bound() if self.bound is None else self.bound
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Empirical(Law):
     """The empirical law of given tokens (those of a trained model, say): it has masses, not a density."""
 

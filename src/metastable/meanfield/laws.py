@@ -21,7 +21,7 @@ MOST_KAPPA = 1e9
 """Largest concentration: a width of 3e-5, the end of what SciPy's Bessel functions take; narrower is a token."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Uniform(Law):
     """The uniform law, f = 1.
 
@@ -43,7 +43,7 @@ class Uniform(Law):
         return 1.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class VonMisesFisher(Law):
     """f(x) = c e^{kappa <mean, x>}, 1/c = Gamma(d/2) (2/kappa)^{d/2-1} I_{d/2-1}(kappa).
 
@@ -89,7 +89,7 @@ class VonMisesFisher(Law):
         return sphere.von_mises_fisher(n, self.mean, self.kappa, seed)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Skewed(Law):
     """f(x) = 1 + strength <direction, x>, |strength| <= 1: the simplest law that is not antipodally symmetric.
 
@@ -117,7 +117,7 @@ class Skewed(Law):
         return 1 + abs(self.strength)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Harmonics(Law):
     """On the circle: f(theta) = 1 + sum_k cosine[k-1] cos(k theta) + sine[k-1] sin(k theta).
 
@@ -159,7 +159,7 @@ def reference_skew() -> Harmonics:
     return Harmonics(cosine=(0.5 * math.cos(1.0), 0.0), sine=(0.5 * math.sin(1.0), 0.3))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Mixture(Law):
     """f = sum_i weights[i] f_i of laws of one dimension; weights are scaled to sum to one."""
 
@@ -217,7 +217,7 @@ class Mixture(Law):
         return points
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Symmetrized(Law):
     """f(x) = (g(x) + g(-x))/2: the antipodally symmetric part of a law, for which the floor E2 vanishes."""
 

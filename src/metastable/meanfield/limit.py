@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.arguments import instance, number
+from metastable.arguments import OneLine, instance, number
 from metastable.errors import InvalidInput, NotDefined
 from metastable.meanfield.caps import cap_mass, split
 from metastable.meanfield.circle import circle_law
@@ -119,8 +119,8 @@ def two_atom_distance(measure: Measure, axis: Any, p: float) -> float:
     return math.sqrt(float(plus @ to_plus + (mass - plus) @ to_minus))
 
 
-@dataclass(frozen=True, eq=False)
-class LimitCurve:
+@dataclass(frozen=True, eq=False, repr=False)
+class LimitCurve(OneLine):
     """W2(rho_t, Pi#rho_0) at the path's times: lower <= W2 <= upper, and `error` of either at each time.
 
     dim E = 1: lower = upper = `distance`, exact up to `error`. dim E > 1: lower = sqrt E 2(1 - |P_E x|), the

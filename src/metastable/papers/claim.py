@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.arguments import choice, flag, function, instance, integer, number, sequence, shown
+from metastable.arguments import OneLine, choice, flag, function, instance, integer, number, sequence, shown
 from metastable.drawing import Figure
 from metastable.errors import InvalidInput
 from metastable.papers.verdict import (
@@ -65,8 +65,8 @@ Text = str | Callable[[Setting], str]
 """Words, or a function that gives them for the size of the run, so that they state the ranges of that run."""
 
 
-@dataclass(frozen=True, eq=False)
-class Outcome:
+@dataclass(frozen=True, eq=False, repr=False)
+class Outcome(OneLine):
     """What an experiment measured.
 
     uncertainty: its standard error (0 for deterministic experiments). rivals: what the same measurement gives for

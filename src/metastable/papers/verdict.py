@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.arguments import sequence
+from metastable.arguments import OneLine, sequence
 from metastable.drawing import Figure
 
 HOLDS, FAILS, INCONCLUSIVE, OPEN = "holds", "fails", "inconclusive", "open"
@@ -44,8 +44,8 @@ def decide(outside: float, uncertainty: float, allowed: float) -> str:
     return FAILS if outside - SURE * uncertainty > allowed else INCONCLUSIVE
 
 
-@dataclass(frozen=True)
-class RivalVerdict:
+@dataclass(frozen=True, repr=False)
+class RivalVerdict(OneLine):
     """What the experiment of a claim says of another answer to the same question, by the same rule."""
 
     name: str

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from metastable.arguments import flag, function, instance, integer, number, shown
+from metastable.arguments import OneLine, flag, function, instance, integer, number, shown
 from metastable.errors import InvalidInput
 from metastable.flows.identity import identify
 from metastable.solve.problem import Step
@@ -83,8 +83,8 @@ class Event:
         return f"Event({self.name!r} crosses {self.level:g}{way}{', stops the run' if self.stop else ''})"
 
 
-@dataclass(frozen=True)
-class Crossing:
+@dataclass(frozen=True, repr=False)
+class Crossing(OneLine):
     """An event that happened: its name, the time, and the direction of the crossing."""
 
     name: str

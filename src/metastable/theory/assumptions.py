@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from metastable import arguments
+from metastable.arguments import OneLine
 
 
-@dataclass(frozen=True)
-class Assumption:
+@dataclass(frozen=True, repr=False)
+class Assumption(OneLine):
     """One assumption of the concentration theorem in words, and whether the weights meet it."""
 
     name: str

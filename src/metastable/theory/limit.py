@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from metastable.arguments import instance, number
+from metastable.arguments import OneLine, instance, number
 from metastable.errors import InvalidInput, NotDefined
 from metastable.flows.orbit import orbit_clock
 from metastable.measure import Measure, as_measure
@@ -29,8 +29,8 @@ class ExceptionalTokens(UserWarning):
     """Tokens that lie, to rounding, in the exceptional set ker Q, where the limit map is undefined."""
 
 
-@dataclass(frozen=True, eq=False)
-class LimitMap:
+@dataclass(frozen=True, eq=False, repr=False)
+class LimitMap(OneLine):
     """Pi(x) = Qx/|Qx|, callable on points (n, d); see `limit_map`."""
 
     spectrum: Spectrum

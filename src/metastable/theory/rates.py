@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.arguments import instance, number
+from metastable.arguments import OneLine, instance, number
 from metastable.errors import InvalidInput, NotDefined
 from metastable.spectral import Dominant
 from metastable.theory.phases import terminal
@@ -20,8 +20,8 @@ from metastable.theory.tokens import check_weights, tokens
 from metastable.weights import AttentionWeights
 
 
-@dataclass(frozen=True)
-class Rates:
+@dataclass(frozen=True, repr=False)
+class Rates(OneLine):
     """Exponents of the approach to the limit, W2 ~ e^{-rate t}.
 
     c:          min(g_in, k g_out/2), of W2 for data with mass near the separatrix (Z7, N1); half the gap for
