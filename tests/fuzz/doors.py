@@ -178,6 +178,9 @@ RIGHT_FOR: dict[str, dict[str, Callable[[], Any]]] = {
     "ms.meanfield.two_atom_distance": {"axis": lambda: np.array([1.0, 0.0]), "p": lambda: 0.5},
     "ms.spectral.leading": {"values": lambda: np.array([2.0 + 0j, 1.0])},
     "ms.theory.transported_density": {"density": lambda: lambda x: torch.ones(len(x), dtype=torch.float64)},
+    "ms.theory.closing_speed": {"angle": lambda: 1.0},
+    "ms.theory.polygon_rate": {"mode": lambda: 1, "corners": lambda: 3},
+    "ms.theory.token_rate": {"corners": lambda: 3},
     "ms.theory.planar_travel_time": {"b": lambda: (1.0, 2.0)},
     "ms.theory.smooth_mean": {
         "direction": lambda: tokens().points,
@@ -207,6 +210,7 @@ INSTANCES: dict[str, Callable[[], Any]] = {
     "measure": tokens,
     "self-attention": flow,
     "unnormalized": lambda: ms.UnnormalizedAttention(head(), 2.0),
+    "rescaled": lambda: ms.flows.RescaledAttention(head(), 2.0),
     "zero temperature": lambda: ms.ZeroTemperature(head()),
     "hardmax": lambda: ms.Hardmax(head()),
     "heads": lambda: ms.MultiHead([flow()]),

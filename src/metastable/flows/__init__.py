@@ -6,6 +6,7 @@ from metastable.flows.euclidean import EuclideanAttention
 from metastable.flows.flow import Flow
 from metastable.flows.hardmax import Hardmax
 from metastable.flows.multihead import MultiHead
+from metastable.flows.rescaled import RescaledAttention
 from metastable.flows.softmax import SelfAttention
 from metastable.flows.unnormalized import UnnormalizedAttention
 from metastable.flows.zero_temperature import ZeroTemperature
@@ -16,6 +17,7 @@ __all__ = [
     "Flow",
     "Hardmax",
     "MultiHead",
+    "RescaledAttention",
     "SelfAttention",
     "UnnormalizedAttention",
     "Velocity",

@@ -27,6 +27,7 @@ from metastable.theory.limit import ExceptionalTokens, LimitMap, comoving_target
 from metastable.theory.modes import clustering_time, fastest_mode, growth_rate
 from metastable.theory.phases import Terminal, Times, phase_times, terminal
 from metastable.theory.picard import Prediction
+from metastable.theory.polygon import polygon_rate, token_rate
 from metastable.theory.priori import PrioriBound, priori_bound
 from metastable.theory.rates import (
     Rates,
@@ -48,6 +49,7 @@ from metastable.theory.stability import (
     synchronous_distance,
     velocity_defect,
 )
+from metastable.theory.two_clusters import closing_speed, merging_time
 from metastable.theory.zero_temperature import clock, coupling_to_limit, distance_to_limit, zero_temperature
 
 __all__ = [
@@ -70,6 +72,7 @@ __all__ = [
     "bessel_ratio_expansion",
     "cap_bound",
     "clock",
+    "closing_speed",
     "clustering_time",
     "comoving_target",
     "coupling_to_limit",
@@ -90,9 +93,11 @@ __all__ = [
     "local_rate",
     "log_jacobian",
     "log_partition_uniform",
+    "merging_time",
     "optimal_time",
     "phase_times",
     "planar_travel_time",
+    "polygon_rate",
     "posteriori_bound",
     "priori_bound",
     "rates",
@@ -104,6 +109,7 @@ __all__ = [
     "squared_tangent",
     "synchronous_distance",
     "terminal",
+    "token_rate",
     "transported_density",
     "uniform_cap",
     "uniform_distance",
