@@ -6,15 +6,17 @@ import copy
 from typing import Any, ClassVar, Literal, Self
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from metastable.arguments import choice, number
+from metastable.arguments import choice, number, numbers, shape, shown
 from metastable.attention.attend import attend_unchecked
+from metastable.attention.batch import attend_many_unchecked
 from metastable.attention.kernel import DEFAULT_RTOL, LEAST_RTOL, Attended
 from metastable.attention.operands import Operands
 from metastable.attention.select import KERNELS, select
-from metastable.flows.flow import WeightedFlow
+from metastable.errors import InvalidInput
+from metastable.flows.flow import WeightedFlow, one_system
 from metastable.flows.plan import Plan
 from metastable.weights import AttentionWeights, Schedule
 
@@ -40,14 +42,33 @@ class AttendingFlow(WeightedFlow):
 
     caches: ClassVar[tuple[str, ...]] = (*WeightedFlow.caches, "_used")
 
-    def __init__(self, weights: AttentionWeights | Schedule, beta: float, kernel: str, rtol: Tolerance) -> None:
+    beta: Any
+    """A number, or a tensor (b,): one for each of b systems."""
+
+    def __init__(
+        self, weights: AttentionWeights | Schedule, beta: float | Any, kernel: str, rtol: Tolerance
+    ) -> None:
         super().__init__(weights)
-        self.beta = number(beta, "beta", least=0)
+        self.beta = read_betas(beta)
         self.kernel = choice(kernel, "kernel", ("auto", *sorted(KERNELS)))
         self.follows_run = isinstance(rtol, str) and rtol == "auto"
         given = None if rtol is None or self.follows_run else rtol
         self.rtol = None if given is None else number(given, "rtol", above=0, below=1)
         self._used: dict[str, float] = {}
+
+    @property
+    def systems(self) -> int | None:
+        """How many systems have a beta of their own; None for one beta of all."""
+        return len(self.beta) if isinstance(self.beta, Tensor) else None
+
+    def of_system(self, index: int) -> Self:
+        """The flow of one of many systems, with its own beta."""
+        super().of_system(index)
+        if not isinstance(self.beta, Tensor):
+            return self
+        one = copy.copy(self)
+        one.beta = float(self.beta[index])
+        return one
 
     def for_run(self, plan: Plan) -> Self:
         """The flow with its share of the run's tolerance and an empty record of kernels."""
@@ -78,9 +99,29 @@ class AttendingFlow(WeightedFlow):
         beta: float,
     ) -> Attended:
         """Attention by the flow's kernel, which is written down."""
+        if isinstance(beta, Tensor):
+            raise InvalidInput(one_system(self))
         found = attend_unchecked(queries, keys, values, mass, beta, kernel=self.kernel, rtol=self.rtol)
         self._note(found.kernel, found.error)
         return found
+
+    def _attend_many(
+        self,
+        queries: Float[Tensor, "b q c"],
+        keys: Float[Tensor, "b k c"],
+        values: Float[Tensor, "b k v"],
+        mass: Float[Tensor, "b k"],
+        beta: Float[Tensor, "b"],
+    ) -> tuple[Float[Tensor, "b q v"], Float[Tensor, "b q"]]:
+        """(mean, log Z) of many systems at once, each with its own beta."""
+        self._note("batch", None)
+        return attend_many_unchecked(queries, keys, values, mass, beta)
+
+    def _betas(self, which: Int[Tensor, "b"], like: Tensor) -> Float[Tensor, "b"]:
+        """beta of the systems number `which`, in the precision of their tokens."""
+        if isinstance(self.beta, Tensor):
+            return self.beta[which].to(like)
+        return torch.full(which.shape, self.beta, dtype=like.dtype, device=like.device)
 
     def _note(self, kernel: str, error: float | None) -> None:
         self._used[kernel] = max(self._used.get(kernel, 0.0), error or 0.0)
@@ -95,10 +136,28 @@ class AttendingFlow(WeightedFlow):
 
     def describe(self) -> dict[str, Any]:
         """Name, weights, beta and kernel."""
-        return super().describe() | {"beta": self.beta, "kernel": self.kernel, "rtol": self.rtol}
+        beta = self.beta.tolist() if isinstance(self.beta, Tensor) else self.beta
+        return super().describe() | {"beta": beta, "kernel": self.kernel, "rtol": self.rtol}
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.weights!r}, beta={self.beta:g})"
+        beta = f"{shown(self.beta)[3:]}" if isinstance(self.beta, Tensor) else f"{self.beta:g}"
+        return f"{type(self).__name__}({self.weights!r}, beta={beta})"
+
+
+def read_betas(beta: Any) -> float | Float[Tensor, "b"]:
+    """An inverse temperature, finite and >= 0, or a row of them, one for each system."""
+    sizes = shape(beta)
+    if not isinstance(beta, list | tuple) and not (isinstance(sizes, tuple) and len(sizes) == 1):
+        return number(beta, "beta", least=0)
+    row = numbers(beta, "beta", least=0)
+    if not row:
+        raise InvalidInput("beta must be a number, or one for each system, got none")
+    return torch.tensor(row, dtype=torch.float64)
+
+
+def scheduled(flow: AttendingFlow) -> bool:
+    """Whether the weights depend on time, so that systems at different times have different ones."""
+    return isinstance(flow.weights, Schedule)
 
 
 def attention_record(rtol: float | None, used: dict[str, float]) -> dict[str, Any]:

@@ -59,6 +59,14 @@ class Velocity(OneLine):
         return _number(self.lipschitz)
 
 
+@dataclass(frozen=True, eq=False)
+class Velocities:
+    """The fields of many systems at once, x_s' of every system s, and how fast each of them can change."""
+
+    vectors: Float[Tensor, "b n d"]
+    rates: Float[Tensor, "b"]
+
+
 def checked(returned: object, points: Tensor, flow: object) -> Drift:
     """What a flow's `drift` returned, as a `Drift` that fits the tokens; one sentence if it does not."""
     if isinstance(returned, Tensor):

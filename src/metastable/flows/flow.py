@@ -8,13 +8,13 @@ from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from metastable import rowwise
-from metastable.arguments import instance, number, shown
+from metastable.arguments import instance, integer, number, shown
 from metastable.errors import InvalidInput, NoEnergy
-from metastable.flows.drift import Drift, Velocity, checked
+from metastable.flows.drift import Drift, Velocities, Velocity, checked
 from metastable.flows.identity import describe_weights, identity, ours
 from metastable.flows.plan import Plan
 from metastable.flows.time_scale import time_scale
@@ -90,6 +90,8 @@ class Flow(ABC):
 
     def tokens(self, points: Any, mass: Any) -> tuple[Float[Tensor, "n d"], Float[Tensor, "n"]]:
         """Tokens and masses from outside, as tensors on which the flow is defined."""
+        if self.systems is not None:
+            raise InvalidInput(one_system(self))
         x, m = (_floating(given, name) for given, name in ((points, "points"), (mass, "mass")))
         if x.ndim != 2 or x.shape[0] < 1 or x.shape[1] != self.d:
             raise InvalidInput(f"points must have shape (n, {self.d}), got {shown(x)}")
@@ -113,6 +115,34 @@ class Flow(ABC):
         x = points if unit or not self.spherical else normalize(points)
         drift = self.ambient_drift(t, x, mass)
         return Velocity(self._projected(x, drift, out), drift.lipschitz)
+
+    @property
+    def systems(self) -> int | None:
+        """For how many systems the flow has parameters of their own, such as a beta each; None for one of all."""
+        return None
+
+    def of_system(self, index: int) -> Flow:
+        """The flow of one of many systems, with its own parameters; the flow itself where they have none."""
+        integer(index, "index", least=0, most=None if self.systems is None else self.systems - 1)
+        return self
+
+    def evaluate_many(
+        self,
+        t: Float[Tensor, "b"],
+        points: Float[Tensor, "b n d"],
+        mass: Float[Tensor, "b n"],
+        which: Int[Tensor, "b"],
+    ) -> Velocities:
+        """The velocities of systems number `which` at tokens with |x| = 1, each at its own time, and their rates.
+
+        By default one system after the other; flows that know how compute all of them at once.
+        """
+        found = [
+            self.of_system(s).evaluate(time, x, m, unit=True)
+            for s, time, x, m in zip(which.tolist(), t.tolist(), points, mass, strict=True)
+        ]
+        rates = torch.tensor([v.rate for v in found], dtype=torch.float64)
+        return Velocities(torch.stack([v.vector for v in found]), rates)
 
     def for_run(self, plan: Plan) -> Flow:
         """The flow as a run with this plan takes it: itself, or a copy that knows the run's tolerance and interval.
@@ -225,6 +255,11 @@ class WeightedFlow(Flow):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.weights!r})"
+
+
+def one_system(flow: Flow) -> str:
+    """What to say where the flow of many systems meets one."""
+    return f"this flow has a beta for each of {flow.systems} systems; flow.of_system(s) is the flow of one"
 
 
 def _floating(values: Any, name: str) -> Tensor:

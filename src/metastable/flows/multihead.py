@@ -6,13 +6,13 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from metastable.arguments import choice, flag, sequence
 from metastable.errors import InvalidInput, NoEnergy
 from metastable.flows.attending import attention_record
-from metastable.flows.drift import Drift
+from metastable.flows.drift import Drift, Velocities
 from metastable.flows.energy import require_gradient_structure
 from metastable.flows.flow import Flow
 from metastable.flows.plan import Plan
@@ -40,6 +40,8 @@ class MultiHead(Flow):
             raise InvalidInput(f"all heads must have one dimension, got {sorted({h.d for h in self.heads})}")
         if len({head.spherical for head in self.heads}) > 1:
             raise InvalidInput("heads on the sphere and Euclidean heads cannot be mixed")
+        if len(numbers := {head.systems for head in self.heads if head.systems is not None}) > 1:
+            raise InvalidInput(f"heads with a beta per system must agree on their number, got {sorted(numbers)}")
         self.combine = choice(combine, "combine", COMBINE)
         self.spherical = self.heads[0].spherical
         self.smooth = all(head.smooth for head in self.heads)
@@ -61,6 +63,37 @@ class MultiHead(Flow):
     def time_scale(self) -> float:
         """The shortest of any head."""
         return min(head.time_scale for head in self.heads)
+
+    @property
+    def systems(self) -> int | None:
+        """How many systems have parameters of their own in any head."""
+        return next((head.systems for head in self.heads if head.systems is not None), None)
+
+    def of_system(self, index: int) -> MultiHead:
+        """The flow of one of many systems, every head with its own parameters."""
+        super().of_system(index)
+        if self.systems is None:
+            return self
+        one = copy.copy(self)
+        one.heads = tuple(head.of_system(index) for head in self.heads)
+        one._stackable, one._stack = stackable(one.heads), None
+        return one
+
+    def evaluate_many(
+        self,
+        t: Float[Tensor, "b"],
+        points: Float[Tensor, "b n d"],
+        mass: Float[Tensor, "b n"],
+        which: Int[Tensor, "b"],
+    ) -> Velocities:
+        """All systems at once, head by head."""
+        if self._foreign:
+            return super().evaluate_many(t, points, mass, which)
+        parts = [head.evaluate_many(t, points, mass, which) for head in self.heads]
+        vectors, rates = parts[0].vectors, parts[0].rates
+        for part in parts[1:]:
+            vectors, rates = vectors + part.vectors, rates + part.rates
+        return Velocities(self.factor * vectors, self.factor * rates)
 
     def for_run(self, plan: Plan) -> MultiHead:
         """All heads as the run takes them; heads that are computed at once keep all digits."""

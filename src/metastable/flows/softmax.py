@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from metastable.arguments import number
 from metastable.attention.kernel import Attended
 from metastable.errors import InvalidInput, NoEnergy
-from metastable.flows.attending import AttendingFlow, Tolerance
-from metastable.flows.drift import Drift
+from metastable.flows.attending import AttendingFlow, Tolerance, scheduled
+from metastable.flows.drift import Drift, Velocities
 from metastable.flows.energy import interaction_energy, require_gradient_structure
 from metastable.measure import as_tensor
 from metastable.rowwise import mean_spread
@@ -36,7 +36,7 @@ class SelfAttention(AttendingFlow):
     def __init__(
         self,
         weights: AttentionWeights | Schedule,
-        beta: float,
+        beta: float | Any,
         *,
         field: Any = None,
         kernel: str = "auto",
@@ -68,6 +68,27 @@ class SelfAttention(AttendingFlow):
         """V m_i before the projection."""
         attended, w = self.attention(t, points, mass)
         return Drift(attended.mean, lambda: self.rate(t, attended.mean, mass), w.after_average)
+
+    def evaluate_many(
+        self,
+        t: Float[Tensor, "b"],
+        points: Float[Tensor, "b n d"],
+        mass: Float[Tensor, "b n"],
+        which: Int[Tensor, "b"],
+    ) -> Velocities:
+        """All systems at once, where they have one field-free set of weights that does not change in time."""
+        if self.field is not None or type(self).attention is not SelfAttention.attention or scheduled(self):
+            return super().evaluate_many(t, points, mass, which)
+        w, beta = self.weights_at(0.0, points), self._betas(which, points)
+        rows = points.reshape(-1, points.shape[-1])
+        queries, keys, values = (part(rows).view(*points.shape[:2], -1) for part in (w.queries, w.keys, w.values))
+        mean, _ = self._attend_many(queries, keys, values, mass, beta)
+        rates = torch.full_like(beta, 2 * w.V_norm)
+        if w.output is None and self.spherical:
+            spread = (mass * (1 - mean.square().sum(2)).clamp(min=0)).sum(1)
+            rates = w.V_norm * (2 + beta * w.B_norm * spread)
+        drift = Drift(mean.reshape(len(rows), -1), None, w.after_average)
+        return Velocities(self._projected(rows, drift).view_as(points), rates.double())
 
     def rate(self, t: float, mean: Tensor, mass: Tensor) -> float:
         """|V| (2 + beta |B| E[1 - |m|^2]): the field's Lipschitz constant on the mass average.

@@ -76,4 +76,4 @@ def stackable(heads: Sequence[Flow]) -> tuple[SelfAttention, ...]:
 def _in_factors(head: SelfAttention) -> bool:
     w = head.weights
     constant = isinstance(w, AttentionWeights) and w.query is not None and w.output is not None
-    return constant and head.kernel == "auto" and head.rtol is None
+    return constant and head.kernel == "auto" and head.rtol is None and head.systems is None

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from metastable.arguments import number
 from metastable.errors import InvalidInput
-from metastable.flows.attending import AttendingFlow, Tolerance
-from metastable.flows.drift import Drift
+from metastable.flows.attending import AttendingFlow, Tolerance, scheduled
+from metastable.flows.drift import Drift, Velocities
 from metastable.flows.energy import interaction_energy, require_gradient_structure
 from metastable.weights import AttentionWeights, Schedule
 
@@ -28,25 +28,38 @@ class UnnormalizedAttention(AttendingFlow):
     `log_scale` yourself as soon as beta |B| > 80.
     """
 
+    log_scale: Any
+    """A number, or a tensor (b,) where every system has its own beta."""
+
     def __init__(
         self,
         weights: AttentionWeights | Schedule,
-        beta: float,
+        beta: float | Any,
         *,
         log_scale: float | None = None,
         kernel: str = "auto",
         rtol: Tolerance = "auto",
     ) -> None:
         super().__init__(weights, beta, kernel, rtol)
-        exponent = self.beta * self._first.B_norm
+        exponents = self._first.B_norm * torch.as_tensor(self.beta, dtype=torch.float64)
         if log_scale is None:
-            log_scale = exponent if exponent > SCALED_FROM else 0.0
-        elif not exponent - number(log_scale, "log_scale") < 700:
-            raise InvalidInput(
-                f"log_scale = {log_scale} leaves e^(beta |B| - log_scale) = e^{exponent - log_scale:.4g}, which "
-                "overflows; use log_scale = None or a value near beta |B|"
-            )
-        self.log_scale = float(log_scale)
+            scales = torch.where(exponents > SCALED_FROM, exponents, 0.0)
+        else:
+            scales = torch.full_like(exponents, number(log_scale, "log_scale"))
+            exponent = float(exponents.max())
+            if not exponent - log_scale < 700:
+                raise InvalidInput(
+                    f"log_scale = {log_scale} leaves e^(beta |B| - log_scale) = e^{exponent - log_scale:.4g}, "
+                    "which overflows; use log_scale = None or a value near beta |B|"
+                )
+        self.log_scale = scales if self.systems is not None else float(scales)
+
+    def of_system(self, index: int) -> Self:
+        """The flow of one of many systems, with its own beta and unit of time."""
+        one = super().of_system(index)
+        if isinstance(self.log_scale, Tensor):
+            one.log_scale = float(self.log_scale[index])
+        return one
 
     def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
         """V E[y e^{beta <x, B y> - s}] before the projection."""
@@ -60,6 +73,26 @@ class UnnormalizedAttention(AttendingFlow):
 
         return Drift(attended.mean * partition[:, None], rate, w.after_average)
 
+    def evaluate_many(
+        self,
+        t: Float[Tensor, "b"],
+        points: Float[Tensor, "b n d"],
+        mass: Float[Tensor, "b n"],
+        which: Int[Tensor, "b"],
+    ) -> Velocities:
+        """All systems at once, where their weights do not change in time."""
+        if scheduled(self):
+            return super().evaluate_many(t, points, mass, which)
+        w, beta = self.weights_at(0.0, points), self._betas(which, points)
+        rows = points.reshape(-1, points.shape[-1])
+        queries, keys, values = (part(rows).view(*points.shape[:2], -1) for part in (w.queries, w.keys, w.values))
+        mean, log_partition = self._attend_many(queries, keys, values, mass, beta)
+        scale = self.log_scale[which].to(points)[:, None] if isinstance(self.log_scale, Tensor) else self.log_scale
+        partition = torch.exp(log_partition - scale)
+        rates = w.V_norm * (mass * partition).sum(1) * (2 + beta * w.B_norm)
+        drift = Drift((mean * partition[:, :, None]).reshape(len(rows), -1), None, w.after_average)
+        return Velocities(self._projected(rows, drift).view_as(points), rates.double())
+
     def energy(self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"], t: float = 0.0) -> float:
         """E = (1/2 beta) sum m_i m_j e^{beta <x_i, B x_j>}; the flow is c grad E if V = c B = c B^T."""
         points, mass = self.tokens(points, mass)
@@ -69,4 +102,5 @@ class UnnormalizedAttention(AttendingFlow):
 
     def describe(self) -> dict[str, Any]:
         """Name, weights, beta, the unit of time and the kernel."""
-        return super().describe() | {"log_scale": self.log_scale}
+        scale = self.log_scale.tolist() if isinstance(self.log_scale, Tensor) else self.log_scale
+        return super().describe() | {"log_scale": scale}

@@ -11,7 +11,7 @@ import torch
 from metastable.arguments import instance, integer, number, numbers, shape, shown
 from metastable.errors import InvalidInput
 from metastable.flows.flow import Flow
-from metastable.measure import Measure, as_measure, check_dtype
+from metastable.measure import Ensemble, Measure, as_measure, check_dtype
 
 MOST_TIMES = 2**24
 """Most frames that a number of them may ask for: every save time is a file of its own in a stored path."""
@@ -24,6 +24,11 @@ def initial_measure(flow: Any, rho0: Any, dtype: torch.dtype | None) -> Measure:
     """
     flow = instance(flow, "flow", Flow, "a Flow such as SelfAttention")
     check_dtype(dtype)
+    if flow.systems is not None:
+        raise InvalidInput(
+            f"this flow has a beta for each of {flow.systems} systems: solve takes an Ensemble of so many, got "
+            f"{shown(rho0)}"
+        )
     given = as_measure(rho0, sphere=flow.spherical, dtype=dtype)
     rho = given.to() if given is rho0 else given
     if rho.d != flow.d:
@@ -31,6 +36,22 @@ def initial_measure(flow: Any, rho0: Any, dtype: torch.dtype | None) -> Measure:
     if flow.spherical and not rho.sphere:
         raise InvalidInput("this flow lives on the sphere but the measure was built with sphere=False")
     return rho
+
+
+def initial_ensemble(flow: Any, many: Ensemble, dtype: torch.dtype | None) -> Ensemble:
+    """The systems of a run, a copy, on which the flow is defined."""
+    flow = instance(flow, "flow", Flow, "a Flow such as SelfAttention")
+    check_dtype(dtype)
+    own = many.to(dtype=dtype)
+    if own.d != flow.d:
+        raise InvalidInput(f"the tokens have dimension {own.d} but the flow's weights have dimension {flow.d}")
+    if flow.spherical and not own.sphere:
+        raise InvalidInput("this flow lives on the sphere but the ensemble was built with sphere=False")
+    if flow.systems not in (None, own.b):
+        raise InvalidInput(
+            f"beta has {flow.systems} numbers, one for each system, but the Ensemble has {own.b} systems"
+        )
+    return own
 
 
 def interval(t0: Any, t: Any) -> tuple[float, float]:

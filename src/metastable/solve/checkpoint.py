@@ -34,7 +34,7 @@ class Checkpoint:
     def arrays(self) -> dict[str, np.ndarray]:
         """All of it as arrays of numbers."""
         s = self.state
-        events = [[e.name, e.time, e.direction] for e in self.events]
+        events = [e.fields() for e in self.events]
         words = json.dumps([self.fingerprint, events, self.gaps, self.record])
         arrays: dict[str, np.ndarray] = {
             "points": s.points.cpu().numpy(),

@@ -7,11 +7,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float
 from torch import Tensor
 
 from metastable.arguments import OneLine, flag, function, instance, integer, number, shown
 from metastable.errors import InvalidInput
 from metastable.flows.identity import identify
+from metastable.measure import as_tensor
 from metastable.solve.problem import Step
 
 LOCATED = 1e-12
@@ -25,7 +28,9 @@ Observable = Callable[[Tensor, Tensor], Any]
 class Event:
     """observable(points, mass) crosses `level`.
 
-    direction: +1 upwards only, -1 downwards only, 0 both. stop: end the run at the crossing. The time is found
+    direction: +1 upwards only, -1 downwards only, 0 both. stop: end the run at the crossing (of an `Ensemble`, the
+    run of the system that it happens in). many: the observable takes many systems at once, points (b, n, d) and
+    mass (b, n), and returns b numbers; else it is called for one system after the other. The time is found
     on the integrator's interpolant to 1e-12 of the step; two crossings inside one step are not seen. A stored run
     (`out=`) knows its events by the code of the observable and all that it reads, so the observable should be a
     function of its arguments and of nothing that changes.
@@ -39,6 +44,7 @@ class Event:
     direction: int = 0
     stop: bool = False
     name: str = "event"
+    many: bool = False
 
     def __post_init__(self) -> None:
         function(self.observable, "observable")
@@ -51,16 +57,13 @@ class Event:
         object.__setattr__(self, "direction", direction)
         object.__setattr__(self, "stop", flag(self.stop, "stop"))
         instance(self.name, "name", str, "a text")
+        object.__setattr__(self, "many", flag(self.many, "many"))
 
     def gap(self, points: Tensor, mass: Tensor) -> float:
         """Observable minus level."""
-        try:
-            value = self.observable(points, mass)
-        except Exception as error:
-            # What a function raises inside is its own business; that it cannot be called so is ours.
-            if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
-                raise
-            raise InvalidInput(f"the observable of event {shown(self.name)} must take (points, mass)") from error
+        if self.many:
+            return float(self.gaps(points[None], mass[None])[0])
+        value = self._value(points, mass)
         try:
             return float(value) - self.level
         except Exception as error:
@@ -68,9 +71,35 @@ class Event:
                 f"the observable of event {shown(self.name)} must return a number, got {shown(value)}"
             ) from error
 
+    def gaps(self, points: Tensor, mass: Tensor) -> Float[np.ndarray, "b"]:
+        """Observable minus level, of every system."""
+        if not self.many:
+            return np.array([self.gap(x, m) for x, m in zip(points, mass, strict=True)])
+        value = self._value(points, mass)
+        try:
+            row = as_tensor(value, "observable")
+            if row.shape != points.shape[:1]:
+                raise TypeError
+        except Exception as error:
+            raise InvalidInput(
+                f"the observable of event {shown(self.name)} must return {len(points)} numbers, one of each "
+                f"system, got {shown(value)}"
+            ) from error
+        return np.asarray(row.cpu().numpy() - self.level)
+
+    def _value(self, points: Tensor, mass: Tensor) -> Any:
+        try:
+            return self.observable(points, mass)
+        except Exception as error:
+            # What a function raises inside is its own business; that it cannot be called so is ours.
+            if error.__traceback__ is not None and error.__traceback__.tb_next is not None:
+                raise
+            raise InvalidInput(f"the observable of event {shown(self.name)} must take (points, mass)") from error
+
     def describe(self) -> dict[str, Any]:
         """Everything that defines the event, for provenance."""
-        return {
+        many = {"many": True} if self.many else {}
+        return many | {
             "name": self.name,
             "level": self.level,
             "direction": self.direction,
@@ -90,11 +119,20 @@ class Crossing(OneLine):
     name: str
     time: float
     direction: int
+    system: int | None = None
+    """Which system of an ensemble it happened in."""
 
     def __post_init__(self) -> None:
         instance(self.name, "name", str, "a text")
         object.__setattr__(self, "time", number(self.time, "time"))
         object.__setattr__(self, "direction", integer(self.direction, "direction", least=-1, most=1))
+        if self.system is not None:
+            object.__setattr__(self, "system", integer(self.system, "system", least=0))
+
+    def fields(self) -> list[Any]:
+        """The arguments that make it again, as plain data."""
+        plain = [self.name, self.time, self.direction]
+        return plain if self.system is None else [*plain, self.system]
 
 
 def crossing(event: Event, step: Step, before: float, after: float, mass: Tensor) -> Crossing | None:

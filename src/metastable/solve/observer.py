@@ -22,7 +22,7 @@ class Run:
     """What is known of a run before its first step."""
 
     flow: Flow
-    mass: Float[Tensor, "n"]
+    mass: Float[Tensor, "*b n"]
     start: State
     """Where the run begins: at t = 0, or where an interrupted run goes on."""
     t: float

@@ -27,7 +27,7 @@ class Problem:
     """x' = v(t, x) for tokens with fixed masses, with the tolerances and the step that were asked for."""
 
     flow: Flow
-    mass: Float[Tensor, "n"]
+    mass: Float[Tensor, "*b n"]
     rtol: float
     atol: float
     step: float | None

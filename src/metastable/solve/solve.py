@@ -5,21 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, overload
 
 import torch
 
 from metastable.arguments import flag, instance, integer, number, place, sequence
 from metastable.flows.flow import Flow
 from metastable.flows.plan import Plan
-from metastable.measure import Measure
-from metastable.solve.arguments import initial_measure, interval, positive, save_times, tolerances
+from metastable.measure import Ensemble, Measure
+from metastable.solve.arguments import initial_ensemble, initial_measure, interval, positive, save_times, tolerances
 from metastable.solve.checkpoint import Checkpoint
 from metastable.solve.events import Event
 from metastable.solve.extend import Onward
 from metastable.solve.frames import InMemory, OnDisk, finished
 from metastable.solve.integrate import integrate
 from metastable.solve.lock import Lock
+from metastable.solve.many import integrate_many, require_adaptive
 from metastable.solve.methods import choose_stepper
 from metastable.solve.observer import Observer, observers_of
 from metastable.solve.path import Path
@@ -30,9 +31,57 @@ from metastable.solve.stepper import Stepper
 from metastable.solve.task import Task
 
 
+@overload
+def solve(
+    flow: Flow,
+    rho0: Ensemble,
+    t: float,
+    times: Any = ...,
+    method: str | Stepper = ...,
+    rtol: float = ...,
+    atol: float = ...,
+    progress: bool | Callable[[float, int], Any] = ...,
+    *,
+    step: float | None = ...,
+    max_step: float | None = ...,
+    max_steps: int | None = ...,
+    dtype: torch.dtype | None = ...,
+    events: Sequence[Event] = ...,
+    seed: int | None = ...,
+    t0: float = ...,
+    key: str | None = ...,
+) -> Path[Ensemble]: ...
+
+
+@overload
 def solve(
     flow: Flow,
     rho0: Measure | Any,
+    t: float,
+    times: Any = ...,
+    method: str | Stepper = ...,
+    rtol: float = ...,
+    atol: float = ...,
+    progress: bool | Callable[[float, int], Any] | Observer = ...,
+    *,
+    step: float | None = ...,
+    max_step: float | None = ...,
+    max_steps: int | None = ...,
+    dtype: torch.dtype | None = ...,
+    events: Sequence[Event] = ...,
+    observers: Sequence[Observer] = ...,
+    out: str | os.PathLike[str] | None = ...,
+    checkpoint_every: float = ...,
+    resume: bool = ...,
+    seed: int | None = ...,
+    t0: float = ...,
+    key: str | None = ...,
+) -> Path: ...
+
+
+def solve(
+    flow: Flow,
+    rho0: Measure | Ensemble | Any,
     t: float,
     times: Any = None,
     method: str | Stepper = "auto",
@@ -52,8 +101,11 @@ def solve(
     seed: int | None = None,
     t0: float = 0.0,
     key: str | None = None,
-) -> Path:
+) -> Path | Path[Ensemble]:
     """Solve x_i' = v_i(t, x) from the tokens `rho0` at time t0 up to time t.
+
+    rho0: a `Measure`, points (n, d), or an `Ensemble` of independent systems: then every system has steps of its
+        own by the adaptive method, as if it were alone, and an event stops only the system that it happens in.
 
     times: increasing times in [t0, t] at which tokens are kept; None keeps the first and the last, an integer m
         keeps m equidistant ones. Memory is that of the kept frames plus a few times n x d.
@@ -84,7 +136,7 @@ def solve(
     >>> abs(float(path.end.points[0] @ path.end.points[1]) - 0.7615941559557649) < 1e-9  # tanh(1)
     True
     """
-    rho = initial_measure(flow, rho0, dtype)
+    rho = initial_ensemble(flow, rho0, dtype) if isinstance(rho0, Ensemble) else initial_measure(flow, rho0, dtype)
     t0, t = interval(t0, t)
     kept = save_times(times, t, t0)
     rtol, atol = tolerances(rtol, atol)
@@ -94,9 +146,11 @@ def solve(
     watched = sequence(events, "events", Event, "Events")
     guests = (*observers_of(observers), *progress_observers(progress))
     for event in watched:
-        event.gap(rho.points, rho.mass)
+        event.gap(*((rho.points, rho.mass) if isinstance(rho, Measure) else (rho.points[0], rho.mass[0])))
     prepared = flow.for_run(Plan(t0, t, rtol, atol, step, rho.points.dtype))
     stepper = choose_stepper(prepared, method, step)
+    if isinstance(rho, Ensemble):
+        require_adaptive(stepper, observers, out)
     how = {
         "t0": t0,
         "t": t,
@@ -105,6 +159,7 @@ def solve(
         "atol": atol,
         "step": stepper.step_size(step, t - t0, bool(watched)),
         "max_step": max_step,
+        **({"b": rho.b} if isinstance(rho, Ensemble) else {}),
         "n": rho.n,
         "d": rho.d,
         "dtype": str(rho.points.dtype).removeprefix("torch."),
@@ -120,6 +175,8 @@ def solve(
         key=None if key is None else instance(key, "key", str, "a word"),
         bounded=max_steps is not None or len(guests) > 0,
     )
+    if isinstance(rho, Ensemble):
+        return integrate_many(task, rho, guests, max_steps)
     start = Checkpoint(task.fingerprint, State(t0, rho.points))
     grid = torch.tensor(kept, dtype=torch.float64)
     onward = Onward(flow, stepper, watched)

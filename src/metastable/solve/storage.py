@@ -17,7 +17,7 @@ from torch import Tensor
 
 from metastable.arguments import LONGEST_PLACE, told
 from metastable.errors import InvalidInput, StorageError
-from metastable.measure import Measure
+from metastable.measure import Ensemble, Measure
 from metastable.solve.events import Crossing
 from metastable.solve.provenance import SCHEMA_VERSION
 
@@ -29,25 +29,25 @@ def create(location: str, times: Tensor, like: Tensor, mass: Tensor) -> Any:
 
     Axes have the names that xarray reads, so that `xarray.open_zarr` opens a path as it is.
     """
-    n, d = like.shape
+    *system, token, axis = (*(["system"] if like.ndim == 3 else []), "token", "axis")
     dtype = "float32" if like.dtype == torch.float32 else "float64"
     group = _group(location, mode="w")
     group.create_array("time", data=times.cpu().numpy(), dimension_names=("time",))
-    group.create_array("mass", data=mass.cpu().numpy(), dimension_names=("token",))
+    group.create_array("mass", data=mass.cpu().numpy(), dimension_names=(*system, token))
     group.create_array(
         "points",
-        shape=(len(times), n, d),
-        chunks=(1, n, d),
+        shape=(len(times), *like.shape),
+        chunks=(1, *like.shape),
         dtype=dtype,
         fill_value=float("nan"),
-        dimension_names=("time", "token", "axis"),
+        dimension_names=("time", *system, token, axis),
     )
     return group
 
 
 def finish(
     group: Any,
-    end: Measure,
+    end: Measure | Ensemble,
     end_time: float,
     saved: int,
     events: tuple[Crossing, ...],
@@ -61,7 +61,8 @@ def finish(
     import zarr
 
     # Overwriting makes this repeatable: a run that failed right here finishes when it is called again.
-    group.create_array("end", data=end.points.cpu().numpy(), dimension_names=("token", "axis"), overwrite=True)
+    axes = group["points"].metadata.dimension_names[1:]
+    group.create_array("end", data=end.points.cpu().numpy(), dimension_names=axes, overwrite=True)
     if state is not None:
         inner = group.create_group("state", overwrite=True)
         for name, values in state.items():
@@ -74,7 +75,7 @@ def finish(
             "kind": _KIND,
             "schema_version": SCHEMA_VERSION,
             "provenance": _plain(provenance),
-            "events": json.dumps([[e.name, e.time, e.direction] for e in events]),
+            "events": json.dumps([e.fields() for e in events]),
             "end_time": end_time,
             "saved": saved,
             "sphere": end.sphere,
@@ -90,7 +91,7 @@ def save(
     times: Tensor,
     mass: Tensor,
     frames: Iterable[Tensor],
-    end: Measure,
+    end: Measure | Ensemble,
     end_time: float,
     events: tuple[Crossing, ...],
     provenance: dict[str, Any],
@@ -137,7 +138,9 @@ def read(where: str) -> dict[str, Any]:
         return {
             "times": torch.from_numpy(np.asarray(group["time" if version > 1 else "times"][:saved])),
             "mass": mass,
-            "end": Measure(end_points, mass, sphere=bool(attributes["sphere"]), dtype=end_points.dtype),
+            "end": (Measure if end_points.ndim == 2 else Ensemble)(
+                end_points, mass, sphere=bool(attributes["sphere"]), dtype=end_points.dtype
+            ),
             "end_time": float(attributes["end_time"]),
             "provenance": json.loads(attributes["provenance"]),
             "events": tuple(Crossing(*e) for e in json.loads(attributes["events"])),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -46,12 +45,9 @@ def steps(
     """
     jumps = jump_times(problem.flow)
     knots = stretches(jumps, t_end, t_start)
-    start_of = {end: begin for begin, end in itertools.pairwise(knots)}
 
     def enter(step: Step, target: float) -> Step:
-        begin = start_of[target]
-        problem.stretch_start = max((b for b in jumps if _same(b, begin)), default=-math.inf)
-        problem.stretch_end = min((b for b in jumps if b > begin and _same(b, target)), default=math.inf)
+        begin = enter_stretch(problem, jumps, knots, target)
         # A state that was read from a checkpoint stands inside a stretch, and is ready.
         return replace(step, end=stepper.begin(problem, step.end)) if step.t == begin else step
 
@@ -73,6 +69,14 @@ def steps(
         return made
 
     return march(advance, Step.at_rest(state), knots[1:], enter)
+
+
+def enter_stretch(problem: Problem, jumps: Sequence[float], knots: Sequence[float], target: float) -> float:
+    """Tell the problem the ends of the stretch up to `target`, where the field may jump; its start."""
+    begin = max(knot for knot in knots if knot < target)
+    problem.stretch_start = max((b for b in jumps if _same(b, begin)), default=-math.inf)
+    problem.stretch_end = min((b for b in jumps if b > begin and _same(b, target)), default=math.inf)
+    return begin
 
 
 def stretches(jumps: Sequence[float], t_end: float, t_start: float = 0.0) -> list[float]:

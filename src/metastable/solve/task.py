@@ -27,7 +27,7 @@ class Task:
     """What is to be solved, how, and what identifies it."""
 
     flow: Flow
-    mass: Float[Tensor, "n"]
+    mass: Float[Tensor, "*b n"]
     stepper: Stepper
     events: tuple[Event, ...]
     parameters: dict[str, Any]

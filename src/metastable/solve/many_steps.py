@@ -1,0 +1,221 @@
+"""The adaptive method for many systems at once: every system has its own time, its own step and its own error.
+
+A round makes one trial step of every system that has not reached the target yet, all of them together; those whose
+error is too large try again in the next round. A system whose tokens have settled makes the longest steps that are
+stable, reaches the target in a few rounds, and drops out of the work; so do systems that an event stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metastable.errors import SolveError
+from metastable.flows.drift import Velocities
+from metastable.solve.adaptive import (
+    BEFORE,
+    FASTEST,
+    FIRST_MOVE,
+    LEAST_ERROR,
+    LEAST_MEMORY,
+    RECENT,
+    SAFETY,
+    SHARE,
+    SLOWEST,
+    SMALLEST_RATE,
+    STABLE,
+    Adaptive,
+)
+from metastable.solve.arguments import jump_times
+from metastable.solve.march import march
+from metastable.solve.problem import Problem
+from metastable.solve.stretches import COUNTED, enter_stretch, refuse_endless, stretches
+from metastable.solve.systems import Round, Systems, combined, largest_errors
+
+_NODES = np.array(Adaptive.nodes)
+_STAGES = [row.numpy() for row in Adaptive.stages]
+_WEIGHTS, _ERRORS, _DENSE = (row.numpy() for row in (Adaptive.weights, Adaptive.errors, Adaptive.dense))
+
+
+def rounds(
+    problem: Problem, systems: Systems, t_end: float, max_steps: int | None, *, t_start: float, bounded: bool
+) -> Iterator[Systems]:
+    """The systems after every round, until all of them have reached t_end; see `stretches.steps` for the rest."""
+    jumps = jump_times(problem.flow)
+    knots = stretches(jumps, t_end, t_start)
+
+    def enter(systems: Systems, target: float) -> Systems:
+        enter_stretch(problem, jumps, knots, target)
+        return begin(problem, systems)
+
+    def advance(systems: Systems, target: float) -> Systems:
+        made = advance_round(problem, systems, target)
+        done = made.round
+        if max_steps is not None and done is not None:
+            late = made.running & (made.accepted >= max_steps) & (made.times < t_end)
+            if late.any():
+                s = int(late.argmax())
+                raise SolveError(
+                    f"max_steps = {max_steps} steps of system {s} ended at t = {made.times[s]:.6g} of {t_end:g}; "
+                    "raise max_steps, or the tolerances"
+                )
+        if not bounded and done is not None and len(done.which) and made.accepted.max() % COUNTED == 0:
+            refuse_endless(t_end - float(done.end.min()), float((done.end - done.start).min()))
+        return made
+
+    return march(advance, systems, knots[1:], enter)
+
+
+def begin(problem: Problem, systems: Systems) -> Systems:
+    """Evaluate the field at the start of a stretch; choose first steps from its size where none are known."""
+    which = np.flatnonzero(systems.running)
+    found = _field(problem, systems.times[which], systems.points[_index(which, systems)], which)
+    _require_finite(problem, found.vectors, systems.times[which], which)
+    systems.slope[_index(which, systems)] = found.vectors
+    systems.rate[which] = rates = _rates(problem, found, systems.times[which], which)
+    speed = torch.linalg.vector_norm(found.vectors, dim=2).amax(dim=1).double().cpu().numpy()
+    first = np.minimum(
+        FIRST_MOVE / np.maximum(speed, SMALLEST_RATE),
+        (problem.atol + problem.rtol) ** (1 / 5) / np.maximum(rates, SMALLEST_RATE),
+    )
+    known = systems.step[which]
+    systems.step[which] = np.where(known > 0, known, np.minimum(first, _caps(problem, rates)))
+    return systems
+
+
+def advance_round(problem: Problem, systems: Systems, target: float) -> Systems:
+    """One trial step of every system before the target, accepted where its error is within the tolerance."""
+    which = np.flatnonzero(systems.running & (systems.times < target))
+    start = systems.times[which]
+    asked = np.minimum(systems.step[which], _caps(problem, systems.rate[which]))
+    end = _next_times(start, asked, target)
+    h = end - start
+    _require_resolved(problem, systems, which, end, target)
+    index = _index(which, systems)
+    x = systems.points[index]
+    points, stages, last = _trial(problem, x, systems.slope[index], start, h, which)
+    allowed = SHARE * problem.rtol, SHARE * problem.atol
+    error = largest_errors(problem.flow, x, points, stages, h[:, None] * _ERRORS, *allowed)
+    good = error <= 1.0
+    rows = np.flatnonzero(good)
+    made, taken = which[rows], _index(rows, systems)
+    _control(systems, which, h, asked, error, end == target)
+    systems.times[made] = end[rows]
+    systems.points[index[taken]] = points[taken]
+    systems.slope[index[taken]] = stages[-1][taken]
+    systems.rate[made] = _rates(problem, last, end, which)[rows]
+    unit = problem.flow.spherical
+    systems.round = Round(made, start[rows], end[rows], x, stages, rows, _DENSE, unit)
+    return systems
+
+
+def _trial(
+    problem: Problem, x: Tensor, slope: Tensor, start: np.ndarray, h: np.ndarray, which: np.ndarray
+) -> tuple[Tensor, Tensor, Velocities]:
+    """One step of every system: the tokens after it, all stages, and the field at the end, which is the last."""
+    unit = problem.flow.spherical
+    stages = torch.empty((len(_NODES) + 1, *x.shape), dtype=x.dtype, device=x.device)
+    stages[0] = slope
+    for stage in range(1, len(_NODES)):
+        shifted = combined(x, stages[:stage], h[:, None] * _STAGES[stage], unit)
+        stages[stage] = _field(problem, start + _NODES[stage] * h, shifted, which).vectors
+    points = combined(x, stages[:-1], h[:, None] * _WEIGHTS, unit)
+    last = _field(problem, start + h, points, which)
+    stages[-1] = last.vectors
+    return points, stages, last
+
+
+def growth(error: np.ndarray, last_error: np.ndarray, rejected: np.ndarray) -> np.ndarray:
+    """The next step of every system as a multiple of this one: the PI controller of the adaptive method."""
+    wanted = SAFETY * np.maximum(error, LEAST_ERROR) ** -RECENT * last_error**BEFORE
+    return np.minimum(np.where(rejected, 1.0, FASTEST), np.maximum(SLOWEST, wanted))
+
+
+def after_rejection(error: np.ndarray) -> np.ndarray:
+    """The step to try next as a multiple of the one that was rejected."""
+    return np.where(np.isfinite(error), np.maximum(SLOWEST, SAFETY * np.maximum(error, 1.0) ** -0.2), 0.1)
+
+
+def _control(
+    systems: Systems, which: np.ndarray, h: np.ndarray, asked: np.ndarray, error: np.ndarray, cut: np.ndarray
+) -> None:
+    """Choose the next step of every system, and count."""
+    good = error <= 1.0
+    grown = h * growth(error, systems.last_error[which], systems.failed[which])
+    # A step that was cut short by the limit says little about the next one.
+    grown = np.where(cut & (h < asked), np.maximum(grown, asked), grown)
+    systems.step[which] = np.where(good, grown, h * after_rejection(error))
+    systems.last_error[which] = np.where(good, np.maximum(error, LEAST_MEMORY), systems.last_error[which])
+    systems.failed[which] = ~good
+    systems.accepted[which] += good
+    systems.rejected[which] += ~good
+
+
+def _field(problem: Problem, t: np.ndarray, points: Tensor, which: np.ndarray) -> Velocities:
+    problem.evaluations += len(which)
+    clock = np.maximum(np.minimum(t, math.nextafter(problem.stretch_end, -math.inf)), problem.stretch_start)
+    index = torch.from_numpy(which).to(points.device)
+    return problem.flow.evaluate_many(torch.from_numpy(clock), points, problem.mass[index], index)
+
+
+def _index(which: np.ndarray, systems: Systems) -> Tensor:
+    return torch.from_numpy(which).to(systems.points.device)
+
+
+def _caps(problem: Problem, rates: np.ndarray) -> np.ndarray:
+    with np.errstate(divide="ignore"):
+        return np.minimum(problem.max_step, np.where(rates > 0, STABLE / rates, math.inf))
+
+
+def _next_times(start: np.ndarray, h: np.ndarray, target: float) -> np.ndarray:
+    """t + h, or the target itself where only rounding is left between them (`problem.next_time`)."""
+    after = start + h
+    left = target - after
+    return np.where((left <= 1e-9 * h) | (left <= 1e-14 * np.maximum(abs(after), abs(target))), target, after)
+
+
+def _rates(problem: Problem, found: Velocities, t: np.ndarray, which: np.ndarray) -> np.ndarray:
+    rates = found.rates.double().cpu().numpy()
+    # A trial that is rejected may have left the range of numbers; the error control has seen that.
+    wrong = ~(rates >= 0) & torch.isfinite(found.vectors).all(dim=(1, 2)).cpu().numpy()
+    if wrong.any():
+        s = int(wrong.argmax())
+        raise SolveError(
+            f"the rate of {type(problem.flow).__name__}, its Lipschitz constant, must be a number >= 0, got "
+            f"{rates[s]} at t = {t[s]:.6g} in system {which[s]}"
+        )
+    return np.asarray(rates)
+
+
+def _require_finite(problem: Problem, vectors: Tensor, t: np.ndarray, which: np.ndarray) -> None:
+    finite = torch.isfinite(vectors).all(dim=2)
+    if not bool(finite.all()):
+        row, token = (int(x) for x in (~finite).nonzero()[0])
+        raise SolveError(
+            f"the velocity of token {token} of system {which[row]} is not finite at t = {t[row]:.6g}; that is what "
+            f"{type(problem.flow).__name__} returned there"
+        )
+
+
+def _require_resolved(
+    problem: Problem, systems: Systems, which: np.ndarray, end: np.ndarray, target: float
+) -> None:
+    """End the run where a step falls below rounding: the field may be not finite there, or too stiff."""
+    start = systems.times[which]
+    small = (end - start < np.maximum(16 * np.spacing(np.abs(start)), 1e-300)) & (end < target)
+    if not small.any():
+        return
+    row = int(small.argmax())
+    s, t, h = which[row : row + 1], start[row : row + 1], (end - start)[row : row + 1]
+    index = _index(s, systems)
+    stages = _trial(problem, systems.points[index], systems.slope[index], t, h, s)[1]
+    for node, vectors in zip((*_NODES, 1.0), stages, strict=True):
+        _require_finite(problem, vectors, t + node * h, s)
+    raise SolveError(
+        f"the step of system {s[0]} fell below rounding at t = {t[0]:.6g} (rate {systems.rate[s[0]]:.3g}); the "
+        "flow is too stiff or discontinuous there for these tolerances: raise rtol and atol"
+    )
