@@ -41,6 +41,13 @@ PAPERS: dict[str, Paper] = {
         "2605.10931",
         "metastable.papers.concentration",
     ),
+    "perspective": Paper(
+        "perspective",
+        "A mathematical perspective on transformers",
+        "Geshkovski, Letrouit, Polyanskiy, Rigollet",
+        "2312.10794",
+        "metastable.papers.perspective",
+    ),
 }
 
 
