@@ -37,7 +37,9 @@ def integrate_many(task: Task, many: Ensemble, guests: Sequence[Observer], max_s
     audience = Audience(guests)
     seen = State(t0, many.points[0])
     audience.begin(Run(task.flow, task.mass, seen, task.t, tuple(task.times), task.stepper.name))
-    for made in rounds(problem, systems, task.t, max_steps, t_start=t0, bounded=task.bounded):
+    inside = everywhere if task.events else recorder.inside
+    made_rounds = rounds(problem, systems, task.t, max_steps, t_start=t0, bounded=task.bounded, inside=inside)
+    for made in made_rounds:
         assert made.round is not None
         watch.look(made)
         recorder.keep(made)
@@ -86,6 +88,11 @@ def slowest(systems: Systems, before: State, t_end: float) -> Step:
     return Step(before, end, lambda times: [systems.points[s] for _ in times])
 
 
+def everywhere(which: np.ndarray, _ends: np.ndarray) -> np.ndarray:
+    """Events may look inside any step."""
+    return np.ones(len(which), dtype=bool)
+
+
 class ManyRecorder:
     """Keeps the tokens of every system at the save times that its last step has passed."""
 
@@ -96,6 +103,11 @@ class ManyRecorder:
         if bisect.bisect_right(times, systems.t):
             frames[0] = systems.points
             self.saved += 1
+
+    def inside(self, which: np.ndarray, ends: np.ndarray) -> np.ndarray:
+        """Whether a save time lies inside the steps of these systems, which end at `ends`."""
+        next_time = np.append(self.times, math.inf)[self.saved[which]]
+        return np.asarray(next_time < ends)
 
     def keep(self, systems: Systems) -> None:
         """Interpolate at the save times inside the last step of every system."""
@@ -113,17 +125,31 @@ class ManyRecorder:
         at_end = (times >= ends[picked]) | (ends[picked] - times <= 4 * np.spacing(np.abs(ends[picked])))
         inside = ~at_end
         if at_end.any():
-            index = torch.from_numpy(which[at_end]).to(self.frames.device)
-            self.frames[torch.from_numpy(frame[at_end]), index] = systems.points[index]
+            put(self.frames, frame[at_end], which[at_end], taken(systems.points, which[at_end]))
         if inside.any():
-            rows = torch.from_numpy(which[inside]).to(self.frames.device)
-            self.frames[torch.from_numpy(frame[inside]), rows] = made.at(picked[inside], times[inside])
+            put(self.frames, frame[inside], which[inside], made.at(picked[inside], times[inside]))
         self.saved[made.which] = due
 
     def finish(self, systems: Systems) -> None:
         """A system that an event stopped stays where it is."""
         for s in np.flatnonzero(self.saved < len(self.times)):
             self.frames[self.saved[s] :, s] = systems.points[s]
+
+
+def taken(points: Tensor, which: np.ndarray) -> Tensor:
+    """Rows of a tensor; on the CPU by numpy, which does not wait for threads of other processes."""
+    if points.is_cpu:
+        return torch.from_numpy(points.numpy()[which])
+    return points[torch.from_numpy(which).to(points.device)]
+
+
+def put(frames: Tensor, frame: np.ndarray, which: np.ndarray, points: Tensor) -> None:
+    """frames[frame, which] = points."""
+    if frames.is_cpu:
+        frames.numpy()[frame, which] = points.numpy()
+    else:
+        index = (torch.from_numpy(x).to(frames.device) for x in (frame, which))
+        frames[tuple(index)] = points
 
 
 class ManyWatch:
@@ -141,8 +167,8 @@ class ManyWatch:
         assert made is not None
         if not self.events or not len(made.which):
             return
-        index = torch.from_numpy(made.which).to(systems.points.device)
-        after = np.array([event.gaps(systems.points[index], self.mass[index]) for event in self.events])
+        points, mass = taken(systems.points, made.which), taken(self.mass, made.which)
+        after = np.array([event.gaps(points, mass) for event in self.events])
         before = self.gaps[:, made.which]
         self.gaps[:, made.which] = after
         crossed = (np.sign(before) * np.sign(after) <= 0) & (before != 0)

@@ -8,14 +8,18 @@ stable, reaches the target in a few rounds, and drops out of the work; so do sys
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
+from metastable.attention.direct import MAX_COLUMNS
 from metastable.errors import SolveError
 from metastable.flows.drift import Velocities
+from metastable.flows.pairwise import pairwise
 from metastable.solve.adaptive import (
     BEFORE,
     FASTEST,
@@ -31,6 +35,7 @@ from metastable.solve.adaptive import (
     Adaptive,
 )
 from metastable.solve.arguments import jump_times
+from metastable.solve.compiled_trial import CompiledTrial
 from metastable.solve.march import march
 from metastable.solve.problem import Problem
 from metastable.solve.stretches import COUNTED, enter_stretch, refuse_endless, stretches
@@ -38,13 +43,38 @@ from metastable.solve.systems import Round, Systems, combined, largest_errors
 
 _NODES = np.array(Adaptive.nodes)
 _STAGES = [row.numpy() for row in Adaptive.stages]
+_TABLE = np.zeros((len(_NODES) + 1, len(_NODES) + 1))
 _WEIGHTS, _ERRORS, _DENSE = (row.numpy() for row in (Adaptive.weights, Adaptive.errors, Adaptive.dense))
+for _stage, _row in enumerate((*_STAGES, _WEIGHTS)):
+    _TABLE[_stage, : len(_row)] = _row
+
+Inside = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""(numbers of systems, ends of their steps) -> whether anybody will look inside the step of each."""
+
+
+class Trial(NamedTuple):
+    """One step of every system of a round: the tokens and velocities after it, error, rate, and its stages."""
+
+    points: Float[Tensor, "a n d"]
+    slope: Float[Tensor, "a n d"]
+    error: Float[np.ndarray, "a"]
+    rate: Float[np.ndarray, "a"]
+    before: Float[Tensor, "a n d"]
+    stages: Float[Tensor, "s a n d"]
 
 
 def rounds(
-    problem: Problem, systems: Systems, t_end: float, max_steps: int | None, *, t_start: float, bounded: bool
+    problem: Problem,
+    systems: Systems,
+    t_end: float,
+    max_steps: int | None,
+    *,
+    t_start: float,
+    bounded: bool,
+    inside: Inside,
 ) -> Iterator[Systems]:
     """The systems after every round, until all of them have reached t_end; see `stretches.steps` for the rest."""
+    compiled = compiled_trial(problem, systems)
     jumps = jump_times(problem.flow)
     knots = stretches(jumps, t_end, t_start)
 
@@ -53,7 +83,7 @@ def rounds(
         return begin(problem, systems)
 
     def advance(systems: Systems, target: float) -> Systems:
-        made = advance_round(problem, systems, target)
+        made = advance_round(problem, systems, target, inside, compiled)
         done = made.round
         if max_steps is not None and done is not None:
             late = made.running & (made.accepted >= max_steps) & (made.times < t_end)
@@ -76,7 +106,8 @@ def begin(problem: Problem, systems: Systems) -> Systems:
     found = _field(problem, systems.times[which], systems.points[_index(which, systems)], which)
     _require_finite(problem, found.vectors, systems.times[which], which)
     systems.slope[_index(which, systems)] = found.vectors
-    systems.rate[which] = rates = _rates(problem, found, systems.times[which], which)
+    systems.rate[which] = rates = found.rates.double().cpu().numpy()
+    _require_rates(problem, rates, systems.times[which], which)
     speed = torch.linalg.vector_norm(found.vectors, dim=2).amax(dim=1).double().cpu().numpy()
     first = np.minimum(
         FIRST_MOVE / np.maximum(speed, SMALLEST_RATE),
@@ -87,7 +118,9 @@ def begin(problem: Problem, systems: Systems) -> Systems:
     return systems
 
 
-def advance_round(problem: Problem, systems: Systems, target: float) -> Systems:
+def advance_round(
+    problem: Problem, systems: Systems, target: float, inside: Inside, compiled: CompiledTrial | None
+) -> Systems:
     """One trial step of every system before the target, accepted where its error is within the tolerance."""
     which = np.flatnonzero(systems.running & (systems.times < target))
     start = systems.times[which]
@@ -95,38 +128,64 @@ def advance_round(problem: Problem, systems: Systems, target: float) -> Systems:
     end = _next_times(start, asked, target)
     h = end - start
     _require_resolved(problem, systems, which, end, target)
-    index = _index(which, systems)
-    x = systems.points[index]
-    points, stages, last = _trial(problem, x, systems.slope[index], start, h, which)
-    allowed = SHARE * problem.rtol, SHARE * problem.atol
-    error = largest_errors(problem.flow, x, points, stages, h[:, None] * _ERRORS, *allowed)
-    good = error <= 1.0
+    if compiled is None:
+        trial = _trial(problem, systems, which, start, h)
+    else:
+        problem.evaluations += (len(_NODES)) * len(which)
+        trial = _compiled(compiled, problem, systems, which, h, inside(which, end))
+    good = trial.error <= 1.0
     rows = np.flatnonzero(good)
-    made, taken = which[rows], _index(rows, systems)
-    _control(systems, which, h, asked, error, end == target)
+    made = which[rows]
+    _require_rates(problem, trial.rate[rows], end[rows], made)
+    _control(systems, which, h, asked, trial.error, end == target)
     systems.times[made] = end[rows]
-    systems.points[index[taken]] = points[taken]
-    systems.slope[index[taken]] = stages[-1][taken]
-    systems.rate[made] = _rates(problem, last, end, which)[rows]
-    unit = problem.flow.spherical
-    systems.round = Round(made, start[rows], end[rows], x, stages, rows, _DENSE, unit)
+    systems.rate[made] = trial.rate[rows]
+    systems.take_over(which, rows, trial.points, trial.slope)
+    before, stages, unit = trial.before, trial.stages, problem.flow.spherical
+    systems.round = Round(made, start[rows], end[rows], before, stages, rows, _DENSE, unit)
     return systems
 
 
-def _trial(
-    problem: Problem, x: Tensor, slope: Tensor, start: np.ndarray, h: np.ndarray, which: np.ndarray
-) -> tuple[Tensor, Tensor, Velocities]:
-    """One step of every system: the tokens after it, all stages, and the field at the end, which is the last."""
-    unit = problem.flow.spherical
+def compiled_trial(problem: Problem, systems: Systems) -> CompiledTrial | None:
+    """The compiled steps of these systems, where they are attention with constant weights in few dimensions."""
+    points = systems.points
+    if not points.is_cpu or points.dtype != torch.float64 or points.shape[2] > MAX_COLUMNS:
+        return None
+    flow = pairwise(problem.flow, len(points))
+    return None if flow is None else CompiledTrial(flow, problem.mass.numpy(), points.shape[2], _TABLE, _ERRORS)
+
+
+def _compiled(
+    compiled: CompiledTrial,
+    problem: Problem,
+    systems: Systems,
+    which: np.ndarray,
+    h: np.ndarray,
+    inside: np.ndarray,
+) -> Trial:
+    allowed = SHARE * problem.rtol, SHARE * problem.atol
+    compiled(systems.points.numpy(), systems.slope.numpy(), which, h, inside, allowed)
+    a = len(which)
+    points, slope, kept = (torch.from_numpy(x) for x in (compiled.points, compiled.slope, compiled.kept))
+    error = np.where(np.isfinite(compiled.error[:a]), compiled.error[:a], math.inf)
+    return Trial(points[:a], slope[:a], error, compiled.rate[:a], kept[0, :a], kept[1:, :a])
+
+
+def _trial(problem: Problem, systems: Systems, which: np.ndarray, start: np.ndarray, h: np.ndarray) -> Trial:
+    """The same for any flow."""
+    index, unit = _index(which, systems), problem.flow.spherical
+    x = systems.points[index]
     stages = torch.empty((len(_NODES) + 1, *x.shape), dtype=x.dtype, device=x.device)
-    stages[0] = slope
+    stages[0] = systems.slope[index]
     for stage in range(1, len(_NODES)):
         shifted = combined(x, stages[:stage], h[:, None] * _STAGES[stage], unit)
         stages[stage] = _field(problem, start + _NODES[stage] * h, shifted, which).vectors
     points = combined(x, stages[:-1], h[:, None] * _WEIGHTS, unit)
     last = _field(problem, start + h, points, which)
     stages[-1] = last.vectors
-    return points, stages, last
+    allowed = SHARE * problem.rtol, SHARE * problem.atol
+    error = largest_errors(problem.flow, x, points, stages, h[:, None] * _ERRORS, *allowed)
+    return Trial(points, stages[-1], error, last.rates.double().cpu().numpy(), x, stages)
 
 
 def growth(error: np.ndarray, last_error: np.ndarray, rejected: np.ndarray) -> np.ndarray:
@@ -178,17 +237,15 @@ def _next_times(start: np.ndarray, h: np.ndarray, target: float) -> np.ndarray:
     return np.where((left <= 1e-9 * h) | (left <= 1e-14 * np.maximum(abs(after), abs(target))), target, after)
 
 
-def _rates(problem: Problem, found: Velocities, t: np.ndarray, which: np.ndarray) -> np.ndarray:
-    rates = found.rates.double().cpu().numpy()
-    # A trial that is rejected may have left the range of numbers; the error control has seen that.
-    wrong = ~(rates >= 0) & torch.isfinite(found.vectors).all(dim=(1, 2)).cpu().numpy()
+def _require_rates(problem: Problem, rates: np.ndarray, t: np.ndarray, which: np.ndarray) -> None:
+    """End the run where what a flow states as its Lipschitz constant is none."""
+    wrong = ~(rates >= 0)
     if wrong.any():
         s = int(wrong.argmax())
         raise SolveError(
             f"the rate of {type(problem.flow).__name__}, its Lipschitz constant, must be a number >= 0, got "
             f"{rates[s]} at t = {t[s]:.6g} in system {which[s]}"
         )
-    return np.asarray(rates)
 
 
 def _require_finite(problem: Problem, vectors: Tensor, t: np.ndarray, which: np.ndarray) -> None:
@@ -211,8 +268,7 @@ def _require_resolved(
         return
     row = int(small.argmax())
     s, t, h = which[row : row + 1], start[row : row + 1], (end - start)[row : row + 1]
-    index = _index(s, systems)
-    stages = _trial(problem, systems.points[index], systems.slope[index], t, h, s)[1]
+    stages = _trial(problem, systems, s, t, h).stages
     for node, vectors in zip((*_NODES, 1.0), stages, strict=True):
         _require_finite(problem, vectors, t + node * h, s)
     raise SolveError(

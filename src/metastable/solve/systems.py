@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from numba import njit
 from torch import Tensor
 
 from metastable import rowwise
@@ -35,8 +37,13 @@ class Round:
         width = self.end[picked] - self.start[picked]
         part = (times - self.start[picked]) / width
         weights = width[:, None] * (part[:, None] ** np.arange(1, 1 + self.dense.shape[1])) @ self.dense.T
-        rows = torch.from_numpy(self.rows[picked]).to(self.points.device)
-        return combined(self.points[rows], self.stages[:, rows], weights, self.unit)
+        rows = self.rows[picked]
+        if self.points.is_cpu and self.points.dtype == torch.float64:
+            out = np.empty((len(rows), *self.points.shape[1:]))
+            _combined_rows(self.points.numpy(), self.stages.numpy(), rows, weights, self.unit, out)
+            return torch.from_numpy(out)
+        index = torch.from_numpy(rows).to(self.points.device)
+        return combined(self.points[index], self.stages[:, index], weights, self.unit)
 
 
 @dataclass(eq=False, repr=False)
@@ -76,10 +83,33 @@ class Systems:
             running=np.ones(b, dtype=bool),
         )
 
+    def take_over(
+        self, which: Int[np.ndarray, "a"], rows: Int[np.ndarray, "r"], points: Tensor, slope: Tensor
+    ) -> None:
+        """Rows `rows` of these tokens and velocities become those of systems which[rows]."""
+        if self.points.is_cpu:  # by numpy, which does not wait for threads of other processes
+            self.points.numpy()[which[rows]] = points.numpy()[rows]
+            self.slope.numpy()[which[rows]] = slope.numpy()[rows]
+            return
+        index, taken = (torch.from_numpy(x).to(self.points.device) for x in (which[rows], rows))
+        self.points[index], self.slope[index] = points[taken], slope[taken]
+
     @property
     def t(self) -> float:
         """The time that all systems have reached; infinite when none is running any more."""
         return float(np.min(self.times, where=self.running, initial=math.inf))
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def _combined_rows(points: Any, stages: Any, rows: Any, weights: Any, unit: bool, out: Any) -> None:
+    """`combined` of some rows, without a copy of their stages."""
+    for p in range(len(rows)):
+        out[p] = points[rows[p]]
+        for j in range(stages.shape[0]):
+            out[p] += weights[p, j] * stages[j, rows[p]]
+        if unit:
+            for i in range(out.shape[1]):
+                out[p, i] /= np.sqrt((out[p, i] * out[p, i]).sum())
 
 
 def combined(

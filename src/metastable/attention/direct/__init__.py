@@ -1,13 +1,14 @@
 """All pairs on the CPU: four kernels for different sizes and one for many systems, exact up to rounding."""
 
-from metastable.attention.direct.batch import attend_systems
+from metastable.attention.direct.batch import attend_systems, row_sums
 from metastable.attention.direct.blocks import attend_blocks, blocks_additions
 from metastable.attention.direct.dense import attend_dense, dense_additions
+from metastable.attention.direct.exponents import DOUBLE
 from metastable.attention.direct.fused import MAX_COLUMNS, attend_fused, fused_additions, fused_cost
 from metastable.attention.direct.sdpa import attend_sdpa
 from metastable.attention.kernel import CPU, Kernel
 
-__all__ = ["BLOCKS", "DENSE", "FUSED", "MAX_COLUMNS", "SDPA", "attend_systems"]
+__all__ = ["BLOCKS", "DENSE", "DOUBLE", "FUSED", "MAX_COLUMNS", "SDPA", "attend_systems", "row_sums"]
 
 FUSED = Kernel(
     "fused", attend_fused, devices=CPU, most_columns=MAX_COLUMNS, additions=fused_additions, cost=fused_cost
