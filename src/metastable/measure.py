@@ -262,6 +262,8 @@ class Ensemble:
 
 def as_measure(rho: Any, *, sphere: bool = True, dtype: torch.dtype | None = None) -> Measure:
     """A `Measure` as it is; anything else is read as points with equal masses."""
+    if isinstance(rho, Ensemble):
+        raise InvalidInput("one measure is needed here, got an Ensemble; take one of its systems, many[s]")
     if isinstance(rho, Measure):
         return rho if dtype is None or rho.points.dtype == dtype else rho.to(dtype=dtype)
     return Measure(rho, sphere=sphere, dtype=dtype)

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable.arguments import shown
+from metastable.attention.batch import attend_many, dimensions
 from metastable.attention.inputs import read_beta, read_operands
 from metastable.attention.kernel import Attended, check_rtol
 from metastable.attention.operands import Operands
@@ -21,7 +22,7 @@ def attend(
     queries: Any,
     keys: Any,
     mass: Any = None,
-    beta: float = 1.0,
+    beta: float | Any = 1.0,
     *,
     values: Any = None,
     kernel: str = "auto",
@@ -35,11 +36,16 @@ def attend(
     None asks for all digits. Errors are relative to the longest value (mean) and to Z itself (log-partition).
     float32 tokens are computed in float64 where their own precision does not meet `rtol`.
 
+    Many systems at once: queries (b, n_q, d), keys (b, n_k, d), values (b, n_k, d_v), mass (b, n_k) or (n_k,),
+    beta a number or one per system; the mean is (b, n_q, d_v), and all digits are kept.
+
     >>> attend([[1.0, 0.0]], [[1.0, 0.0], [-1.0, 0.0]], beta=2.0).mean[0, 0].item()  # tanh(2)
     0.964027580075...
     """
-    beta = read_beta(beta)
     check_kernel(kernel, rtol)
+    if dimensions(queries) == 3:
+        return attend_many(queries, keys, values, mass, beta, kernel)
+    beta = read_beta(beta)
     operands = read_operands(queries, keys, values, mass, beta)
     dtype = operands.queries.dtype
     _require_digits(operands, torch.float64 if kernel == "auto" and rtol is not None else dtype)

@@ -53,10 +53,13 @@ def check_operands(operands: Any) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Attended:
-    """Result of `attend`: the attended mean (n_q, d_v), log-partition (n_q,), and how it was computed."""
+    """Result of `attend`: the attended mean (n_q, d_v), log-partition (n_q,), and how it was computed.
 
-    mean: Float[Tensor, "q v"]
-    log_partition: Float[Tensor, "q"]
+    Of many systems they are (b, n_q, d_v) and (b, n_q).
+    """
+
+    mean: Float[Tensor, "*b q v"]
+    log_partition: Float[Tensor, "*b q"]
     kernel: str
     error: float | None = None
     """Bound of the largest error of a row, relative to the longest value and to Z; None where a kernel keeps all
@@ -71,7 +74,8 @@ class Attended:
             )
 
     def __repr__(self) -> str:
-        return f"Attended({len(self.mean)} queries by {self.kernel}, error {self.error})"
+        many = f"{len(self.mean)} systems of " if self.mean.ndim == 3 else ""
+        return f"Attended({many}{self.mean.shape[-2]} queries by {self.kernel}, error {self.error})"
 
 
 def in_any_order(operands: Operands) -> float:

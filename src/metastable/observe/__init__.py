@@ -10,6 +10,7 @@ from metastable.observe.order import (
     overlap_histogram,
     squared_distance_to_subspace,
 )
+from metastable.observe.pairs import pair_fraction
 
 __all__ = [
     "Clusters",
@@ -22,5 +23,6 @@ __all__ = [
     "interaction_energy",
     "order_parameter",
     "overlap_histogram",
+    "pair_fraction",
     "squared_distance_to_subspace",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, overload
 
 import torch
 from jaxtyping import Float
@@ -11,13 +11,35 @@ from torch import Tensor
 from metastable import flows
 from metastable.arguments import flag, instance, number
 from metastable.attention.attend import attend_unchecked
+from metastable.attention.batch import read_betas
 from metastable.errors import InvalidInput
-from metastable.measure import as_measure
+from metastable.measure import Ensemble, as_measure
 from metastable.weights import AttentionWeights
 
 
-def interaction_energy(rho: Any, weights: AttentionWeights, beta: float, *, log: bool = False) -> float:
-    """E = (1/2 beta) sum_ij m_i m_j e^{beta <x_i, B x_j>} of a measure (or its logarithm)."""
+@overload
+def interaction_energy(
+    rho: Ensemble, weights: AttentionWeights, beta: float | Any, *, log: bool = ...
+) -> Float[Tensor, "b"]: ...
+
+
+@overload
+def interaction_energy(rho: Any, weights: AttentionWeights, beta: float, *, log: bool = ...) -> float: ...
+
+
+def interaction_energy(
+    rho: Any, weights: AttentionWeights, beta: float | Any, *, log: bool = False
+) -> float | Float[Tensor, "b"]:
+    """E = (1/2 beta) sum_ij m_i m_j e^{beta <x_i, B x_j>} of a measure (or its logarithm).
+
+    Of an `Ensemble`, that of every system; beta a number or one per system.
+    """
+    if isinstance(rho, Ensemble):
+        betas = read_betas(beta, len(rho)).tolist()
+        return torch.tensor(
+            [interaction_energy(one, weights, b, log=log) for one, b in zip(rho, betas, strict=True)],
+            dtype=torch.float64,
+        )
     beta = number(beta, "beta", least=0)
     measure = as_measure(rho)
     _check_weights(measure.d, weights)

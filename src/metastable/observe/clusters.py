@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from metastable.arguments import number
 from metastable.errors import InvalidInput
-from metastable.measure import as_measure
+from metastable.measure import Ensemble, as_measure
 
 PAIRS = 20_000_000
 """Neighbour pairs above which the graph is not written out but explored: 16 bytes each, so 320 MB of indices."""
@@ -55,8 +55,18 @@ def clusters(rho: Any, angle: float = 0.1) -> Clusters:
     return Clusters(torch.from_numpy(rank[label]), torch.from_numpy(weight[order]), angle)
 
 
-def cluster_count(rho: Any, angle: float = 0.1) -> int:
-    """Number of single-linkage clusters at the stated angle (radians)."""
+@overload
+def cluster_count(rho: Ensemble, angle: float = ...) -> Int[Tensor, "b"]: ...
+
+
+@overload
+def cluster_count(rho: Any, angle: float = ...) -> int: ...
+
+
+def cluster_count(rho: Any, angle: float = 0.1) -> int | Int[Tensor, "b"]:
+    """Number of single-linkage clusters at the stated angle (radians); of an `Ensemble`, that of every system."""
+    if isinstance(rho, Ensemble):
+        return torch.tensor([len(clusters(one, angle)) for one in rho])
     return len(clusters(rho, angle))
 
 

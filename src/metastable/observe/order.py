@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, overload
 
 import torch
 from jaxtyping import Float
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from metastable.arguments import integer
 from metastable.errors import InvalidInput
-from metastable.measure import as_measure, as_tensor
+from metastable.measure import Ensemble, Measure, as_measure, as_tensor
 
 PAIRS = 4_000_000
 """Pairs of tokens that are looked at together: a block of 32 MB of overlaps in float64."""
@@ -20,18 +21,40 @@ MOST_BINS = 1 << 24
 """Most bins of a histogram: finer ones are empty for any number of pairs that can be looked at."""
 
 
-def order_parameter(rho: Any) -> float:
-    """R = |sum_i m_i x_i|: 0 for a balanced cloud, 1 when all tokens coincide."""
+@overload
+def order_parameter(rho: Ensemble) -> Float[Tensor, "b"]: ...
+
+
+@overload
+def order_parameter(rho: Any) -> float: ...
+
+
+def order_parameter(rho: Any) -> float | Float[Tensor, "b"]:
+    """R = |sum_i m_i x_i|: 0 for a balanced cloud, 1 when all tokens coincide; of an `Ensemble`, (b,)."""
+    if isinstance(rho, Ensemble):
+        return torch.linalg.vector_norm((rho.mass[:, :, None] * rho.points).sum(1), dim=1).double()
     measure = as_measure(rho)
     return float(torch.linalg.vector_norm(measure.mass @ measure.points))
 
 
-def effective_rank(rho: Any) -> float:
+@overload
+def effective_rank(rho: Ensemble) -> Float[Tensor, "b"]: ...
+
+
+@overload
+def effective_rank(rho: Any) -> float: ...
+
+
+def effective_rank(rho: Any) -> float | Float[Tensor, "b"]:
     """exp of the entropy of the normalised eigenvalues of sum_i m_i x_i x_i^T: between 1 and d.
+
+    Of an `Ensemble`, that of every system.
 
     >>> round(effective_rank([[1.0, 0.0], [0.0, 1.0]]), 12)
     2.0
     """
+    if isinstance(rho, Ensemble):
+        return of_systems(effective_rank, rho)
     measure = as_measure(rho)
     singular = torch.linalg.svdvals(measure.points * measure.mass.sqrt()[:, None])
     share = singular.square() / singular.square().sum()
@@ -39,23 +62,45 @@ def effective_rank(rho: Any) -> float:
     return float(torch.exp(-(share * torch.log(share)).sum()))
 
 
-def distance_to_subspace(rho: Any, basis: Any) -> float:
+@overload
+def distance_to_subspace(rho: Ensemble, basis: Any) -> Float[Tensor, "b"]: ...
+
+
+@overload
+def distance_to_subspace(rho: Any, basis: Any) -> float: ...
+
+
+def distance_to_subspace(rho: Any, basis: Any) -> float | Float[Tensor, "b"]:
     """D_E = sqrt(sum_i m_i 2 (1 - |P_E x_i|)): chordal W2 to the nearest law on E, a lower bound to any other.
 
-    basis: (d, k), any k independent columns that span E.
+    basis: (d, k), any k independent columns that span E. Of an `Ensemble`, that of every system.
 
     >>> distance_to_subspace([[1.0, 0.0], [0.0, 1.0]], [[1.0], [0.0]])
     1.0
     """
+    if isinstance(rho, Ensemble):
+        return squared_distance_to_subspace(rho, basis).sqrt()
     return math.sqrt(squared_distance_to_subspace(rho, basis))
 
 
-def squared_distance_to_subspace(rho: Any, basis: Any) -> float:
+@overload
+def squared_distance_to_subspace(rho: Ensemble, basis: Any) -> Float[Tensor, "b"]: ...
+
+
+@overload
+def squared_distance_to_subspace(rho: Any, basis: Any) -> float: ...
+
+
+def squared_distance_to_subspace(rho: Any, basis: Any) -> float | Float[Tensor, "b"]:
     """D_E^2 = sum_i m_i 2 (1 - |P_E x_i|): the mean over tokens of the squared distance to E.
+
+    Of an `Ensemble`, that of every system.
 
     >>> squared_distance_to_subspace([[1.0, 0.0], [0.0, 1.0]], [[1.0], [0.0]])
     1.0
     """
+    if isinstance(rho, Ensemble):
+        return of_systems(lambda one: squared_distance_to_subspace(one, basis), rho)
     measure = as_measure(rho)
     span = as_tensor(basis, "basis", measure.points.dtype).to(measure.points.device)
     if span.ndim == 1:
@@ -96,3 +141,8 @@ def overlap_histogram(rho: Any, bins: int = 100) -> tuple[Float[Tensor, "b"], Fl
     if not bool(count.sum() > 0):
         raise InvalidInput("overlaps need two tokens that carry mass, got one")
     return count / count.sum(), torch.linspace(-1, 1, bins + 1, dtype=torch.float64)
+
+
+def of_systems(observable: Callable[[Measure], float], many: Ensemble) -> Float[Tensor, "b"]:
+    """What an observable is in every system, one after the other."""
+    return torch.tensor([observable(rho) for rho in many], dtype=torch.float64)
