@@ -10,6 +10,8 @@ from metastable.drawing import (
     Eigenvalues,
     Grid,
     Lines,
+    MapPanel,
+    Maps,
     PhaseMap,
     Portrait,
     Series,
@@ -112,3 +114,15 @@ def test_nonsense_is_refused_where_a_figure_is_described(kind, arguments):
     with pytest.raises(InvalidInput) as refused:
         kind(**arguments)
     assert len(str(refused.value)) < 200 and "\n" not in str(refused.value)
+
+
+def test_every_panel_of_maps_has_a_number_for_every_place():
+    values = np.zeros((2, 3))
+    with pytest.raises(InvalidInput, match="panel 'a' needs as many of each, got 3 columns, 2 places"):
+        Maps("t", "x", "y", np.arange(2.0), np.arange(2.0), [MapPanel("a", values)], "c")
+    with pytest.raises(InvalidInput, match="panel 'a' needs as many of each, got 2 rows, 4 places"):
+        Maps("t", "x", "y", np.arange(3.0), np.arange(4.0), [MapPanel("a", values)], "c")
+    with pytest.raises(InvalidInput, match="largest must be > 0"):
+        Maps("t", "x", "y", np.arange(3.0), np.arange(2.0), [MapPanel("a", values)], "c", largest=0.0)
+    with pytest.raises(InvalidInput, match="panels must be a sequence of panels"):
+        Maps("t", "x", "y", np.arange(3.0), np.arange(2.0), [values], "c")

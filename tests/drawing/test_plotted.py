@@ -5,7 +5,7 @@ from metastable.drawing import Band, Lines, Portrait, Series, interactive
 from metastable.drawing.palette import COLOURS, PHASES
 from metastable.drawing.plotted import MAX_FRAMES, MAX_TOKENS, plot_html
 from metastable.errors import InvalidInput
-from sample_figures import SPECTRA, figures, lines, phase_map, portrait
+from sample_figures import SPECTRA, figures, lines, maps, phase_map, portrait
 
 
 def test_curves_keep_their_numbers_styles_and_labels():
@@ -77,5 +77,15 @@ def test_a_piece_of_a_page_does_not_bring_plotly_with_it(name):
 
 
 def test_what_cannot_be_plotted_is_refused():
-    with pytest.raises(InvalidInput, match="cannot draw a str; expected Lines, PhaseMap, Portrait or Spectra"):
+    with pytest.raises(
+        InvalidInput, match="cannot draw a str; expected Lines, PhaseMap, Maps, Portrait or Spectra"
+    ):
         interactive("nonsense")
+
+
+def test_panels_of_maps_share_one_scale_of_colours():
+    plot = interactive(maps())
+    heat = [trace for trace in plot.data if trace.type == "heatmap"]
+    assert len(heat) == 4 and {trace.coloraxis for trace in heat} == {"coloraxis"}
+    assert (plot.layout.coloraxis.cmin, plot.layout.coloraxis.cmax) == (-2.0, 2.0)
+    assert sum(trace.type == "scatter" for trace in plot.data) == 4

@@ -31,6 +31,6 @@ def test_marks_and_hollow_dots_are_drawn(tmp_path):
 
 @pytest.mark.parametrize("figure", ["nonsense", Trend([1.0])])
 def test_what_cannot_be_printed_is_refused(tmp_path, figure):
-    expected = f"cannot draw a {type(figure).__name__}; expected Lines, PhaseMap, Portrait or Spectra"
+    expected = f"cannot draw a {type(figure).__name__}; expected Lines, PhaseMap, Maps, Portrait or Spectra"
     with pytest.raises(InvalidInput, match=expected):
         draw(figure, tmp_path / "x.png")

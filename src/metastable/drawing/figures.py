@@ -128,6 +128,46 @@ class PhaseMap(OneLine):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class MapPanel(OneLine):
+    """One panel of `Maps`: values[i, j] at x[j] and y[i], and curves on top of it."""
+
+    title: str
+    values: Float[np.ndarray, "k m"]
+    curves: Sequence[Series] = ()
+
+    def __post_init__(self) -> None:
+        words("a panel", title=self.title)
+        numbers(self.values, "values", 2)
+        object.__setattr__(self, "curves", sequence(self.curves, "curves", Series, "series"))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Maps(OneLine):
+    """Numbers over a plane in panels, `columns` in a row, on one scale of colours from -largest to largest."""
+
+    title: str
+    x_label: str
+    y_label: str
+    x: Float[np.ndarray, "m"]
+    y: Float[np.ndarray, "k"]
+    panels: Sequence[MapPanel]
+    colour: str
+    columns: int = 3
+    largest: float = 1.0
+
+    def __post_init__(self) -> None:
+        words("maps", title=self.title, x_label=self.x_label, y_label=self.y_label, colour=self.colour)
+        integer(self.columns, "columns", least=1)
+        number(self.largest, "largest", above=0.0)
+        object.__setattr__(self, "panels", sequence(self.panels, "panels", MapPanel, "panels"))
+        across, down = len(numbers(self.x, "x")), len(numbers(self.y, "y"))
+        for panel in self.panels:
+            height, width = numbers(panel.values, "values", 2).shape
+            same_length(f"panel {shown(panel.title)}", columns=width, places=across)
+            same_length(f"panel {shown(panel.title)}", rows=height, places=down)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Eigenvalues(OneLine):
     """Eigenvalues of one matrix, and which of them are dominant."""
 
@@ -251,7 +291,7 @@ class Trend(OneLine):
         return [(i, v) for i, v in enumerate(self.values) if v is not None and math.isfinite(v)]
 
 
-Figure = Lines | PhaseMap | Portrait | Spectra | Grid | Bars | Tracks | Trend
+Figure = Lines | PhaseMap | Maps | Portrait | Spectra | Grid | Bars | Tracks | Trend
 
 
 def caption(figure: Figure) -> str:

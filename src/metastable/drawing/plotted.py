@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import plotly.graph_objects as go
+from plotly.subplots import make_subplots
 
-from metastable.drawing.figures import Figure, Lines, PhaseMap, Portrait, Series, Spectra
-from metastable.drawing.palette import BAND, COLOURS, FRAME, GUIDE, INK, PHASES, RIM, colour_of
+from metastable.drawing.figures import Figure, Lines, Maps, PhaseMap, Portrait, Series, Spectra
+from metastable.drawing.palette import BAND, COLOURS, FRAME, GUIDE, INK, PHASES, RIM, SIGNED, colour_of
 from metastable.drawing.tokens import evenly, graticule, place_colours, principal_axes
 from metastable.errors import InvalidInput
 
@@ -29,11 +30,15 @@ def interactive(figure: Figure) -> go.Figure:
         return _lines(figure)
     if isinstance(figure, PhaseMap):
         return _phase_map(figure)
+    if isinstance(figure, Maps):
+        return _maps(figure)
     if isinstance(figure, Portrait):
         return _portrait(figure)
     if isinstance(figure, Spectra):
         return _spectra(figure)
-    raise InvalidInput(f"cannot draw a {type(figure).__name__}; expected Lines, PhaseMap, Portrait or Spectra")
+    raise InvalidInput(
+        f"cannot draw a {type(figure).__name__}; expected Lines, PhaseMap, Maps, Portrait or Spectra"
+    )
 
 
 def plot_html(figure: Figure) -> str:
@@ -126,6 +131,33 @@ def _phase_map(drawn: PhaseMap) -> go.Figure:
     result.update_xaxes(title="time t")
     result.update_yaxes(title="inverse temperature β", type="category")
     return _styled(result, drawn.title, 380)
+
+
+def _maps(drawn: Maps) -> go.Figure:
+    """Panels side by side with one scale of colours."""
+    columns = min(drawn.columns, len(drawn.panels))
+    lines = -(-len(drawn.panels) // columns)
+    result = make_subplots(
+        lines,
+        columns,
+        shared_xaxes=True,
+        shared_yaxes=True,
+        subplot_titles=[panel.title for panel in drawn.panels],
+        x_title=drawn.x_label,
+        y_title=drawn.y_label,
+        horizontal_spacing=0.03,
+        vertical_spacing=0.18 / lines,
+    )
+    for place, panel in enumerate(drawn.panels):
+        at = {"row": place // columns + 1, "col": place % columns + 1}
+        values = [_numbers(row) for row in panel.values]
+        cells = go.Heatmap(x=_numbers(drawn.x), y=_numbers(drawn.y), z=values, coloraxis="coloraxis")
+        result.add_trace(cells.update(hovertemplate="%{x:.3g}, %{y:.3g}: %{z:.3g}<extra></extra>"), **at)
+        for one in panel.curves:
+            result.add_trace(_trace(one, INK).update(showlegend=False, hoverinfo="skip", hovertemplate=None), **at)
+    ends = {"cmin": -drawn.largest, "cmax": drawn.largest, "colorbar": {"title": drawn.colour}}
+    _styled(result, drawn.title, 180 + 210 * lines)
+    return result.update_layout(coloraxis={"colorscale": SIGNED} | ends)
 
 
 def _portrait(drawn: Portrait) -> go.Figure:

@@ -12,9 +12,9 @@ from matplotlib.patches import Patch
 
 from metastable.arguments import place
 from metastable.drawing.canvas import canvas, save
-from metastable.drawing.figures import Figure, Lines, PhaseMap, Portrait, Series, Spectra
+from metastable.drawing.figures import Figure, Lines, Maps, PhaseMap, Portrait, Series, Spectra
 from metastable.drawing.frames import draw_frames
-from metastable.drawing.palette import BAND, COLOURS, FRAME, INK, PHASES, colour_of
+from metastable.drawing.palette import BAND, COLOURS, FRAME, INK, PHASES, SIGNED, colour_of
 from metastable.drawing.tokens import evenly
 from metastable.errors import InvalidInput
 
@@ -36,11 +36,15 @@ def draw(figure: Figure, destination: str | os.PathLike[str]) -> tuple[FilePath,
         return _lines(figure, destination)
     if isinstance(figure, PhaseMap):
         return _phase_map(figure, destination)
+    if isinstance(figure, Maps):
+        return _maps(figure, destination)
     if isinstance(figure, Portrait):
         return _portrait(figure, destination)
     if isinstance(figure, Spectra):
         return _spectra(figure, destination)
-    raise InvalidInput(f"cannot draw a {type(figure).__name__}; expected Lines, PhaseMap, Portrait or Spectra")
+    raise InvalidInput(
+        f"cannot draw a {type(figure).__name__}; expected Lines, PhaseMap, Maps, Portrait or Spectra"
+    )
 
 
 def _lines(drawn: Lines, destination: str | os.PathLike[str]) -> tuple[FilePath, ...]:
@@ -101,6 +105,31 @@ def _phase_map(drawn: PhaseMap, destination: str | os.PathLike[str]) -> tuple[Fi
         _label(axis, drawn.title, "time t", "inverse temperature β")
         handles = [Patch(color=c, label=label) for c, label in zip(PHASES, drawn.labels, strict=False)]
         figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), title="phase")
+        return save(figure, destination)
+
+
+def _maps(drawn: Maps, destination: str | os.PathLike[str]) -> tuple[FilePath, ...]:
+    """Panels side by side, their curves in ink."""
+    columns = min(drawn.columns, len(drawn.panels))
+    lines = -(-len(drawn.panels) // columns)
+    with canvas(1.2 + 2.2 * columns, 0.7 + 2.1 * lines) as figure:
+        axes = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
+        edges = _edges(np.asarray(drawn.x, dtype=float)), _edges(np.asarray(drawn.y, dtype=float))
+        for axis in axes.flat[len(drawn.panels) :]:
+            axis.set_visible(False)
+        for axis, panel in zip(axes.flat, drawn.panels, strict=False):
+            scale: Any = {"cmap": SIGNED, "vmin": -drawn.largest, "vmax": drawn.largest}
+            colours = axis.pcolormesh(*edges, panel.values, rasterized=True, **scale)
+            for one in panel.curves:
+                axis.plot(np.asarray(one.x), np.asarray(one.y), LINESTYLES[one.style], color=INK, linewidth=1.0)
+            axis.set_title(panel.title, color=INK, fontsize=8.5)
+            axis.grid(False)
+            axis.set_xlim(edges[0][[0, -1]])
+            axis.set_ylim(edges[1][[0, -1]])
+        figure.colorbar(colours, ax=axes, label=drawn.colour, extend="both", shrink=0.7)
+        figure.suptitle(drawn.title, color=INK, fontsize=10)
+        figure.supxlabel(drawn.x_label, fontsize=9)
+        figure.supylabel(drawn.y_label, fontsize=9)
         return save(figure, destination)
 
 
