@@ -5,15 +5,21 @@ from metastable.papers.perspective import (
     cross_ratio,
     equiangular,
     euclidean,
+    euler_step,
     high_dimension,
     long_context,
     merging,
     negative_beta,
+    phase_diagram,
     repulsion,
+    synchronisation,
     waves,
 )
 
 CLAIMS: tuple[Claim, ...] = (
+    *phase_diagram.CLAIMS,
+    *synchronisation.CLAIMS,
+    *euler_step.CLAIMS,
     *equiangular.CLAIMS,
     *high_dimension.CLAIMS,
     *cross_ratio.CLAIMS,
