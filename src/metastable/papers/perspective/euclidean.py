@@ -91,7 +91,7 @@ def vertex_experiment(setting: Setting) -> Outcome:
         left = np.linalg.norm(end[:, None] - start[corners(start)], axis=2).min(1)
         inside.append(float((left < SAME).mean()))
         rows.append((d, n, len(corners(start)), len(distinct), share[-1]))
-        if not shown:
+        if d == 2:
             shown = {"t": times, "z": path.points.numpy()}
     names = ("d", "n", "corners at first", "limits", "share at corners")
     return Outcome(
@@ -116,7 +116,7 @@ def _distinct(points: np.ndarray, same: float = SAME) -> np.ndarray:
 
 
 def vertex_figure(outcome: Outcome) -> Lines:
-    """The paths of the tokens of the first case in the plane."""
+    """The paths of the tokens of the last case in the plane."""
     paths = outcome.curves["z"]
     series = [
         Series(z[:, 0], z[:, 1], "" if i else "path", colour=0) for i, z in enumerate(paths.transpose(1, 0, 2))

@@ -29,7 +29,7 @@ def dimensions(setting: Setting) -> np.ndarray:
 
 def deviation_experiment(setting: Setting) -> Outcome:
     """Exponent in d of the largest distance of any overlap, at any time, from the curve g(t)."""
-    dims, draws = dimensions(setting), setting.choose(16, 48, 12)
+    dims, draws = dimensions(setting), setting.choose(12, 48, 8)
     exact, still, other = (np.zeros((draws, len(dims))) for _ in range(3))
     shown: dict[str, np.ndarray] = {}
     for beta in BETAS:

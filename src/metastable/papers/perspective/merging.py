@@ -39,7 +39,8 @@ def pairs_of_clusters(angles: Sequence[float], seed: int) -> tuple[Measure, Floa
         for side, share in zip((-0.5, 0.5), MASSES[pair % len(MASSES)], strict=True):
             centre = np.zeros(2 * k)
             centre[2 * pair : 2 * pair + 2] = math.cos(side * angle), math.sin(side * angle)
-            points.append(centre + SPREAD * generator.normal(size=(PER_CLUSTER, 2 * k)))
+            noise = generator.normal(size=(PER_CLUSTER, 2 * k))
+            points.append(centre + SPREAD * (noise - noise.mean(0)))
             mass += [share / PER_CLUSTER] * PER_CLUSTER
     rho = Measure(np.concatenate(points), mass)
     return rho, rho.mass.numpy().reshape(k, 2, PER_CLUSTER).sum(2)
@@ -174,7 +175,7 @@ def staircase_experiment(setting: Setting) -> Outcome:
         rho, masses = pairs_of_clusters(STAIR_ANGLES, setting.seed)
         clusters = 2 * len(STAIR_ANGLES)
         exact = [merging_time(a, MET, beta, *m) for a, m in zip(STAIR_ANGLES, masses, strict=True)]
-        times = np.concatenate([[0.0], np.geomspace(1.0, 1.3 * max(exact), 300)])
+        times = np.concatenate([[0.0], np.geomspace(1.0, 1.3 * max(exact), 160)])
         # two clusters are one when the closest of their tokens are closer than 0.1
         events = [
             Event(lambda x, m: cluster_count(Measure(x, m), angle=0.1), clusters - k - 0.5, -1, name=str(k + 1))

@@ -35,12 +35,12 @@ COMPARED = 4.0
 
 def diagram_betas(setting: Setting) -> np.ndarray:
     """Inverse temperatures of the diagram; all of the published ones in a full run."""
-    return np.linspace(0.1, 9.0, setting.choose(13, 90, 7))
+    return np.linspace(0.1, 9.0, setting.choose(10, 90, 7))
 
 
 def draws(setting: Setting) -> dict[int, int]:
     """Draws of the tokens by dimension: on the circle as many as published in a full run."""
-    return setting.choose({2: 48, HIGH: 8}, {2: 2048, 3: 256, 8: 256, HIGH: 64}, {2: 16, HIGH: 4})
+    return setting.choose({2: 32, HIGH: 4}, {2: 2048, 3: 256, 8: 256, HIGH: 64}, {2: 16, HIGH: 4})
 
 
 def fractions(
@@ -68,7 +68,7 @@ def boundary(times: np.ndarray, fraction: Float[np.ndarray, "k m"]) -> Float[np.
 
 def diagram_experiment(setting: Setting) -> Outcome:
     """Largest relative distance, over beta, of the boundary in high dimension from the curve t(g = 0.999)."""
-    betas, times = diagram_betas(setting), np.linspace(0.0, LAST, setting.choose(121, 151, 61))
+    betas, times = diagram_betas(setting), np.linspace(0.0, LAST, setting.choose(61, 151, 61))
     halves = {d: fractions(d, betas, count, times, setting) for d, count in draws(setting).items()}
     compared = betas <= COMPARED
     curve, flat = (np.array([travel_time(CLOSE, TOKENS, b) for b in used]) for used in (betas, 0 * betas))

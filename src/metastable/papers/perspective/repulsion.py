@@ -68,7 +68,7 @@ def simplex_figure(outcome: Outcome) -> Lines:
         "largest |<x_i, x_j> + 1/(n−1)|",
         series,
         log_y=True,
-        y_floor=1e-12,
+        y_floor=1e-8,
     )
 
 

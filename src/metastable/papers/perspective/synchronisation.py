@@ -29,7 +29,7 @@ def end_of(beta: float) -> float:
 
 def settling_experiment(setting: Setting) -> Outcome:
     """Share of draws of uniform tokens on S^2 all of whose pairs are close at a late time."""
-    count = setting.choose(48, 512, 16)
+    count = setting.choose(20, 512, 12)
     betas = setting.choose(BETAS, (*BETAS, 4.0), (0.5, 1.0, 3.0))
     rows, late, early = [], [], []
     curves: dict[str, np.ndarray] = {}

@@ -91,7 +91,7 @@ def wave_figure(outcome: Outcome) -> Lines:
 
 def cluster_betas(setting: Setting) -> np.ndarray:
     """Inverse temperatures at which clusters are counted."""
-    return np.array(setting.choose((16.0, 64.0, 256.0), (25.0, 50.0, 100.0, 200.0, 400.0), (12.0, 50.0, 200.0)))
+    return np.array(setting.choose((12.0, 50.0, 200.0), (25.0, 50.0, 100.0, 200.0, 400.0), (12.0, 50.0, 200.0)))
 
 
 SETTLED = 12.0
@@ -102,7 +102,7 @@ PER_WIDTH = 40
 
 def cluster_experiment(setting: Setting) -> Outcome:
     """Exponent in beta of the number of clusters that uniform tokens on the circle have at time 12."""
-    betas, draws = cluster_betas(setting), setting.choose(10, 16, 8)
+    betas, draws = cluster_betas(setting), setting.choose(8, 16, 6)
     counts = np.zeros((draws, len(betas)))
     for place, beta in enumerate(betas):
         n = int(PER_WIDTH * math.sqrt(beta))
