@@ -40,6 +40,7 @@ def test_fused_equals_plain(d, dtype, monkeypatch):
         assert (function(*arguments) - expected).abs().max() <= tolerance * expected.abs().max()
     for function, arguments in (
         (rowwise.largest_tangential, (x, stages, weights)),
+        (rowwise.largest_damped, (x, stages, torch.stack([weights, 10 * weights.flip(0)]), 0.01)),
         (rowwise.mean_spread, (0.7 * x, mass)),
     ):
         expected = plain(function, *arguments, monkeypatch=monkeypatch)
@@ -54,3 +55,13 @@ def test_a_value_that_is_not_finite_is_an_infinite_error(monkeypatch):
     weights = torch.ones(2, dtype=torch.float64)
     assert rowwise.largest_tangential(x, stages, weights) == math.inf
     assert plain(rowwise.largest_tangential, x, stages, weights, monkeypatch=monkeypatch) == math.inf
+    both = torch.ones(2, 2, dtype=torch.float64)
+    assert rowwise.largest_damped(x, stages, both, 0.01) == math.inf
+    assert plain(rowwise.largest_damped, x, stages, both, 0.01, monkeypatch=monkeypatch) == math.inf
+
+
+def test_no_error_is_none(monkeypatch):
+    x, stages = torch.eye(2, dtype=torch.float64).repeat(N // 2, 1), torch.zeros(2, N, 2, dtype=torch.float64)
+    both = torch.ones(2, 2, dtype=torch.float64)
+    assert rowwise.largest_damped(x, stages, both, 0.01) == 0.0
+    assert plain(rowwise.largest_damped, x, stages, both, 0.01, monkeypatch=monkeypatch) == 0.0

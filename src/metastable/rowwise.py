@@ -124,6 +124,33 @@ def largest_tangential(
     return length if math.isfinite(length) else math.inf
 
 
+def largest_damped(
+    points: Float[Tensor, "n d"],
+    stages: Float[Tensor, "s n d"],
+    weights: Float[Tensor, "2 s"],
+    share: float,
+) -> float:
+    """max_i e_i^2 / sqrt(e_i^2 + share f_i^2), e_i = |P sum_j w_0j k_j,i|, f_i = |P sum_j w_1j k_j,i|.
+
+    Infinite when anything is not finite.
+    """
+    if fusible(points, stages):
+        flat, weight = points.view(-1).numpy(), weights.to(points.dtype).numpy()
+        arrays = (0,) * points.shape[1], flat, stages.view(len(stages), -1).numpy(), weight, share
+        largest = max(_over(_largest_damped, points, *arrays, reads=len(stages)))
+        return largest if math.isfinite(largest) else math.inf
+    errors = (weights.to(points) @ stages.view(len(stages), -1)).view(2, *points.shape)
+    first, second = (project_tangent(points, error).square().sum(1) for error in errors)
+    return largest_quotient(first, second, share)
+
+
+def largest_quotient(first: Float[Tensor, "n"], second: Float[Tensor, "n"], share: float) -> float:
+    """max_i a_i / sqrt(a_i + share b_i) with 0/0 = 0; infinite when anything is not finite."""
+    damped = first / torch.sqrt(first + share * second)
+    largest = float(torch.where(first == 0, first, damped).max())
+    return largest if math.isfinite(largest) else math.inf
+
+
 def mean_spread(mean: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> float:
     """sum_i m_i (1 - |y_i|^2)_+, the spread of attention when the y_i are means of points on the sphere."""
     if fusible(mean):
@@ -212,8 +239,9 @@ def _combine(start, stop, coordinates, x, stages, weights, unit, out):  # type: 
             moved[a] = before[a]
         for j in range(len(weights)):
             weight, stage = weights[j], stages[j, low:high]
-            for a in range(len(moved)):
-                moved[a] += weight * stage[a]
+            if weight != 0:
+                for a in range(len(moved)):
+                    moved[a] += weight * stage[a]
         if unit:
             for i in range(len(moved) // width):
                 square = moved[width * i] * moved[width * i]
@@ -246,6 +274,39 @@ def _largest_tangential(start, stop, coordinates, x, stages, weights):  # type: 
             if not np.isfinite(tangential):
                 tangential = np.inf
             largest = max(largest, tangential)
+    return largest
+
+
+@_fused
+def _largest_damped(start, stop, coordinates, x, stages, weights, share):  # type: ignore[no-untyped-def]
+    width = len(coordinates)
+    room = np.empty((2, width * _BLOCK), dtype=x.dtype)
+    largest = 0.0
+    for first in range(start, stop, _BLOCK):
+        low, high = width * first, width * min(first + _BLOCK, stop)
+        error, other, after = room[0, : high - low], room[1, : high - low], x[low:high]
+        error[:] = 0
+        other[:] = 0
+        for j in range(weights.shape[1]):
+            weight, beside, stage = weights[0, j], weights[1, j], stages[j, low:high]
+            if weight != 0 or beside != 0:
+                for a in range(len(error)):
+                    error[a] += weight * stage[a]
+                    other[a] += beside * stage[a]
+        for i in range(len(error) // width):
+            inner, square, inner_other, square_other = 0.0, 0.0, 0.0, 0.0
+            for a in range(width):
+                place = width * i + a
+                inner += error[place] * after[place]
+                square += error[place] * error[place]
+                inner_other += other[place] * after[place]
+                square_other += other[place] * other[place]
+            tangential = max(square - inner * inner, 0.0)
+            beside_it = max(square_other - inner_other * inner_other, 0.0)
+            if not (np.isfinite(square) and np.isfinite(square_other)):
+                return np.inf
+            if tangential > 0:
+                largest = max(largest, tangential / np.sqrt(tangential + share * beside_it))
     return largest
 
 

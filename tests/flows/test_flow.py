@@ -166,7 +166,7 @@ def test_a_wrong_drift_gets_a_sentence(returns, match):
 
 
 def test_a_drift_that_is_not_finite_ends_the_run():
-    for method in ("adaptive", "rk4"):
+    for method in ("adaptive", "dop853", "rk4"):
         with pytest.raises(SolveError, match="not finite"):
             ms.solve(Gather(float("nan")), random_measure(1, 4, 3), 1.0, method=method)
 

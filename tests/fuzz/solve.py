@@ -76,7 +76,8 @@ def error(seed: int) -> str | None:
     """The error of an adaptive run is within its tolerance, times what the flow makes of a change of the start."""
     rnd, flow, rho = draw(seed)
     t, rtol, atol = rnd.uniform(0.2, 2.9), 10 ** rnd.uniform(-9, -4), 10 ** rnd.uniform(-11, -6)
-    path = ms.solve(flow, rho, t, rtol=rtol, atol=atol)
+    method = rnd.choice(("adaptive", "dop853"))
+    path = ms.solve(flow, rho, t, method=method, rtol=rtol, atol=atol)
     expected = reference(flow, rho, t)
     off = float(np.abs(path.end.points.numpy() - expected).max())
     # How far the flow carries two starts from each other: the condition of the problem, not of the method.
@@ -85,15 +86,15 @@ def error(seed: int) -> str | None:
     spread = max(1.0, float(np.abs(apart - expected).max()) / 1e-6)
     size = max(1.0, float(np.abs(expected).max()))
     allowed = (atol + rtol * size + REFERENCE) * spread
-    what = f"{type(flow).__name__} to t = {t:.3g} with rtol {rtol:.1e}, atol {atol:.1e}"
+    what = f"{type(flow).__name__} by {method} to t = {t:.3g} with rtol {rtol:.1e}, atol {atol:.1e}"
     return None if off <= allowed else f"{what}: off by {off:.2e}, allowed {allowed:.2e}"
 
 
 def options(rnd: random.Random) -> dict:
     """A method with its options, and save times up to a final time."""
     t = rnd.uniform(0.3, 2.9)
-    method = rnd.choice(("adaptive", "adaptive", "rk4", "euler"))
-    step = {} if method == "adaptive" else {"step": rnd.choice((0.1, 0.25, t / 7))}
+    method = rnd.choice(("adaptive", "dop853", "rk4", "euler"))
+    step = {} if method in ("adaptive", "dop853") else {"step": rnd.choice((0.1, 0.25, t / 7))}
     times = sorted({rnd.uniform(0, t) for _ in range(rnd.randint(1, 6))} | ({0.0} if rnd.random() < 0.7 else set()))
     return {"t": t, "times": times, "method": method, "rtol": 1e-6, **step}
 

@@ -69,7 +69,7 @@ def test_order_of_the_dense_output():
 @pytest.mark.parametrize("rtol", [1e-5, 1e-7, 1e-9])
 def test_error_follows_the_tolerance(rtol, truth):
     flow, rho = smooth_case()
-    end = ms.solve(flow, rho, 1.0, rtol=rtol, atol=rtol / 100).end.points
+    end = ms.solve(flow, rho, 1.0, method="adaptive", rtol=rtol, atol=rtol / 100).end.points
     assert float((end - truth).abs().max()) < 3 * rtol
 
 
@@ -95,7 +95,7 @@ def test_the_rate_bounds_the_step():
         def drift(self, t, points, mass):
             return Drift(torch.zeros_like(points), 10.0)
 
-    path = ms.solve(Still(), [[0.6, 0.8]], 10.0)
+    path = ms.solve(Still(), [[0.6, 0.8]], 10.0, method="adaptive")
     assert path.provenance["statistics"]["accepted_steps"] >= 40
     assert path.end.points.tolist() == [[0.6, 0.8]]
 

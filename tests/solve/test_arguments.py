@@ -22,7 +22,7 @@ X0 = ms.sphere.uniform(9, 2, seed=4)
         ({"times": [0.0, 3.0]}, r"\[0, t\] = \[0, 2\]"),
         ({"times": []}, "at least one time"),
         ({"times": 1}, "must be >= 2"),
-        ({"method": "magic"}, "unknown method 'magic'; choose from auto, adaptive, rk4, euler, exact"),
+        ({"method": "magic"}, "unknown method 'magic'; choose from auto, adaptive, dop853, rk4, euler, exact"),
         ({"method": "exact"}, "solves ZeroTemperature flows"),
         ({"method": "rk4", "step": -0.1}, "step must be > 0"),
         ({"method": "adaptive", "step": 0.1}, "chooses its own steps"),

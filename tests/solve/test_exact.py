@@ -67,4 +67,4 @@ def test_weights_that_change_smoothly_are_refused():
     assert "needs constant or layered weights" in Exact().refusal(moving)
     with pytest.raises(InvalidInput, match="needs constant or layered weights; use 'adaptive' for this Schedule"):
         ms.solve(moving, [[1.0, 0.0]], 1.0, method="exact")
-    assert ms.solve(moving, [[1.0, 0.0]], 1.0).provenance["parameters"]["method"] == "adaptive"
+    assert ms.solve(moving, [[1.0, 0.0]], 1.0).provenance["parameters"]["method"] == "dop853"

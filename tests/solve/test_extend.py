@@ -18,7 +18,7 @@ def same(a, b):
     return alike and torch.equal(a.end.points, b.end.points) and a.provenance == b.provenance
 
 
-@pytest.mark.parametrize("method", ["adaptive", "rk4", "euler"])
+@pytest.mark.parametrize("method", ["adaptive", "dop853", "rk4", "euler"])
 @pytest.mark.parametrize("t", [0.7, 1.0, 1.37])
 def test_an_extended_run_is_one_run(method, t, tmp_path):
     rho, head = random_measure(3, 10, 3), ms.SelfAttention(random_weights(2, 3), 4.0)
@@ -86,7 +86,7 @@ def test_an_extension_that_was_interrupted_goes_on(tmp_path):
     first = seen[0]
     seen.clear()
     longer = path.extend(4.0, times=5, out=out, progress=lambda t, steps: seen.append(steps))
-    assert seen[0] > first + 5 and same(longer, path.extend(4.0, times=5))
+    assert seen[0] > first + 1 and same(longer, path.extend(4.0, times=5))
 
 
 def test_events_go_on(tmp_path):

@@ -7,7 +7,7 @@ import torch
 import metastable as ms
 from metastable.errors import SolveError
 from metastable.measure import Ensemble
-from metastable.solve import adaptive
+from metastable.solve.adaptive import Adaptive
 from metastable.solve.many_steps import _next_times, after_rejection, growth
 from metastable.solve.problem import next_time
 
@@ -20,10 +20,9 @@ def test_the_controller_is_that_of_the_adaptive_method() -> None:
     for rejected in (False, True):
         found = growth(errors, last, np.full(50, rejected))
         for e, before, g in zip(errors, last, found, strict=True):
-            wanted = adaptive.SAFETY * max(e, adaptive.LEAST_ERROR) ** -adaptive.RECENT * before**adaptive.BEFORE
-            expected = min(adaptive.FASTEST, max(adaptive.SLOWEST, wanted))
-            assert g == pytest.approx(min(expected, 1.0) if rejected else expected, rel=1e-14)
-    assert after_rejection(np.array([32.0, 1e9, math.inf])).tolist() == pytest.approx([0.45, 0.2, 0.1])
+            assert g == pytest.approx(Adaptive.controller.growth(float(e), float(before), rejected), rel=1e-14)
+    tried = np.array([1.5, 32.0, 1e9, math.inf])
+    assert after_rejection(tried).tolist() == pytest.approx(list(map(Adaptive.controller.after_rejection, tried)))
 
 
 def test_times_end_at_the_target_as_in_a_single_run() -> None:

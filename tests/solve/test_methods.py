@@ -17,7 +17,7 @@ def registry(monkeypatch):
     for name in METHODS:
         monkeypatch.setitem(METHODS, name, METHODS[name])
     yield METHODS
-    for name in set(METHODS) - {"adaptive", "rk4", "euler", "exact"}:
+    for name in set(METHODS) - {"adaptive", "dop853", "rk4", "euler", "exact", "switching"}:
         del METHODS[name]
 
 
@@ -35,7 +35,7 @@ def test_a_registered_method_is_known_by_its_name(registry):
     by_name, by_hand = small_run(method="midpoint", step=0.02), small_run(method=Midpoint(), step=0.02)
     assert torch.equal(by_name.end.points, by_hand.end.points)
     assert by_name.provenance["fingerprint"] == by_hand.provenance["fingerprint"]
-    with pytest.raises(InvalidInput, match="choose from auto, adaptive, rk4, euler, exact, switching, midpoint"):
+    with pytest.raises(InvalidInput, match="adaptive, dop853, rk4, euler, exact, switching, midpoint"):
         small_run(method="magic")
     register_stepper(Midpoint)
 
@@ -62,6 +62,8 @@ def test_what_cannot_be_registered(kind, match, registry):
 def test_auto_reads_what_methods_and_flows_declare(registry):
     zero = ms.ZeroTemperature(weights())
     assert choose_stepper(zero, "auto", None).name == "exact"
+    assert choose_stepper(flow(), "auto", None, 1e-8).name == "dop853"
+    assert choose_stepper(flow(), "auto", None, 1e-2).name == "adaptive"
     assert choose_stepper(flow(), "auto", None).name == "adaptive"
     assert choose_stepper(flow(), "auto", 0.1).name == "rk4"
     assert choose_stepper(ms.Hardmax(weights()), "auto", None).name == "switching"
@@ -103,5 +105,5 @@ def test_a_method_without_a_name_is_refused():
 
 @pytest.mark.parametrize("method", [Midpoint, 3, None, ["rk4"], torch.ones(2)])
 def test_what_is_no_method_gets_the_list(method):
-    with pytest.raises(InvalidInput, match=r"unknown method .*; choose from auto, adaptive, rk4, euler, exact"):
+    with pytest.raises(InvalidInput, match=r"unknown method .*; choose from auto, adaptive, dop853, rk4"):
         small_run(method=method)

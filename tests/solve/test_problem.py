@@ -95,7 +95,7 @@ def test_the_token_that_is_not_finite_is_named():
                 field[3, 1] = float("nan")
             return field
 
-    for method in ("adaptive", "rk4", "euler"):
+    for method in ("adaptive", "dop853", "rk4", "euler"):
         with pytest.raises(
             SolveError, match=r"the velocity of token 3 is not finite at t = 0\.4\d*; .* Own returned"
         ):

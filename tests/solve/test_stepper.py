@@ -25,7 +25,7 @@ def test_defaults():
 
 
 def test_every_method_states_its_order():
-    for name, order in (("adaptive", 5), ("rk4", 4), ("euler", 1), ("exact", 0)):
+    for name, order in (("adaptive", 5), ("dop853", 8), ("rk4", 4), ("euler", 1), ("exact", 0)):
         assert METHODS[name].order == order and METHODS[name].name == name
     with pytest.raises(TypeError, match="abstract"):
         Stepper()

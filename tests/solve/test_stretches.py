@@ -19,7 +19,7 @@ X0 = ms.sphere.uniform(9, 2, seed=4)
 I2 = torch.eye(2, dtype=torch.float64)
 
 
-@pytest.mark.parametrize("method", ["adaptive", "rk4", "euler"])
+@pytest.mark.parametrize("method", ["adaptive", "dop853", "rk4", "euler"])
 def test_final_time_on_a_knot_uses_the_weights_before_it(method):
     layered = ms.SelfAttention(ms.Schedule.layers([W1, W2], 2.0), 3.0)
     path = ms.solve(layered, X0, 1.0, method=method)

@@ -68,7 +68,7 @@ def test_a_run_that_would_not_end_is_refused(options, said):
 
 
 @pytest.mark.parametrize("t", [2**63, 1e18, 1e300])
-@pytest.mark.parametrize("method", ["adaptive", "rk4", "euler"])
+@pytest.mark.parametrize("method", ["adaptive", "dop853", "rk4", "euler"])
 def test_a_final_time_that_nobody_reaches_is_refused(method, t):
     with pytest.raises(SolveError, match=r"are more than 1e\+09"):
         ms.solve(flow(), ms.sphere.uniform(3, 2, seed=1), t, method=method)

@@ -66,7 +66,8 @@ def simulate(
     t: Annotated[float | None, typer.Option(help="Final time.", show_default="22")] = None,
     frames: Annotated[int | None, typer.Option(help="Number of saved times.", show_default="45")] = None,
     method: Annotated[
-        str | None, typer.Option(help="auto, adaptive, rk4, euler, exact or switching.", show_default="auto")
+        str | None,
+        typer.Option(help="auto, adaptive, dop853, rk4, euler, exact or switching.", show_default="auto"),
     ] = None,
     step: Annotated[
         float | None, typer.Option(help="Step of rk4 and euler (1/L for L layers).", show_default="0.01")

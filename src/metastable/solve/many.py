@@ -14,11 +14,13 @@ from torch import Tensor
 
 from metastable.arguments import shown
 from metastable.errors import InvalidInput
+from metastable.flows.flow import Flow
 from metastable.measure import Ensemble
 from metastable.solve.adaptive import Adaptive
 from metastable.solve.events import Crossing, Event, crossing
 from metastable.solve.frames import InMemory
 from metastable.solve.many_steps import rounds
+from metastable.solve.methods import choose_stepper
 from metastable.solve.observer import Audience, Observer, Run
 from metastable.solve.path import Path
 from metastable.solve.problem import State, Step
@@ -68,16 +70,21 @@ def integrate_many(task: Task, many: Ensemble, guests: Sequence[Observer], max_s
     )
 
 
-def require_adaptive(stepper: Stepper, observers: Sequence[Any], out: Any) -> None:
-    """Refuse what a run of many systems cannot do."""
+def many_stepper(
+    flow: Flow, method: str | Stepper, step: float | None, observers: Sequence[Any], out: Any
+) -> Stepper:
+    """The method of a run of many systems; what such a run cannot do is refused."""
+    wanted = "adaptive" if isinstance(method, str) and method == "auto" and flow.smooth else method
+    stepper = choose_stepper(flow, wanted, step)
     if not isinstance(stepper, Adaptive):
         raise InvalidInput(f"an Ensemble is solved by the method 'adaptive', got {shown(stepper.name)}")
     if observers:
         raise InvalidInput(
-            "the systems of an Ensemble are at different times, so it takes no observers; use events"
+            "systems of an Ensemble are at different times, so it takes no observers; use events"
         )
     if out is not None:
         raise InvalidInput("a run of an Ensemble is not streamed to disk; save its path with path.save")
+    return stepper
 
 
 def slowest(systems: Systems, before: State, t_end: float) -> Step:

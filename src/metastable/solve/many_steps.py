@@ -20,22 +20,18 @@ from metastable.attention.direct import MAX_COLUMNS
 from metastable.errors import SolveError
 from metastable.flows.drift import Velocities
 from metastable.flows.pairwise import pairwise
-from metastable.solve.adaptive import (
-    BEFORE,
+from metastable.solve.adaptive import FIRST_MOVE, Adaptive
+from metastable.solve.arguments import jump_times
+from metastable.solve.compiled_trial import CompiledTrial
+from metastable.solve.controller import (
     FASTEST,
-    FIRST_MOVE,
     LEAST_ERROR,
     LEAST_MEMORY,
-    RECENT,
     SAFETY,
     SHARE,
     SLOWEST,
     SMALLEST_RATE,
-    STABLE,
-    Adaptive,
 )
-from metastable.solve.arguments import jump_times
-from metastable.solve.compiled_trial import CompiledTrial
 from metastable.solve.march import march
 from metastable.solve.problem import Problem
 from metastable.solve.stretches import COUNTED, enter_stretch, refuse_endless, stretches
@@ -190,7 +186,11 @@ def _trial(problem: Problem, systems: Systems, which: np.ndarray, start: np.ndar
 
 def growth(error: np.ndarray, last_error: np.ndarray, rejected: np.ndarray) -> np.ndarray:
     """The next step of every system as a multiple of this one: the PI controller of the adaptive method."""
-    wanted = SAFETY * np.maximum(error, LEAST_ERROR) ** -RECENT * last_error**BEFORE
+    wanted = (
+        SAFETY
+        * np.maximum(error, LEAST_ERROR) ** -Adaptive.controller.recent
+        * last_error**Adaptive.controller.before
+    )
     return np.minimum(np.where(rejected, 1.0, FASTEST), np.maximum(SLOWEST, wanted))
 
 
@@ -227,7 +227,7 @@ def _index(which: np.ndarray, systems: Systems) -> Tensor:
 
 def _caps(problem: Problem, rates: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore"):
-        return np.minimum(problem.max_step, np.where(rates > 0, STABLE / rates, math.inf))
+        return np.minimum(problem.max_step, np.where(rates > 0, Adaptive.stable / rates, math.inf))
 
 
 def _next_times(start: np.ndarray, h: np.ndarray, target: float) -> np.ndarray:

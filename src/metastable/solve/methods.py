@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import math
 from typing import TypeVar
 
 from metastable.arguments import shown
 from metastable.errors import InvalidInput
 from metastable.flows.flow import Flow
 from metastable.solve.adaptive import Adaptive
+from metastable.solve.dop853 import Dop853
 from metastable.solve.euler import Euler
 from metastable.solve.exact import Exact
 from metastable.solve.rk4 import RK4
@@ -16,8 +18,12 @@ from metastable.solve.stepper import Stepper
 from metastable.solve.switching import Switching
 
 METHODS: dict[str, type[Stepper]] = {}
-"""Integration methods by name: adaptive 5(4), RK4 (order 4), Euler (order 1), exact (zero temperature only), and
-those that were registered."""
+"""Integration methods by name: adaptive 5(4), dop853 8(5,3), RK4 (order 4), Euler (order 1), exact (zero
+temperature only), switching (Hardmax only), and those that were registered."""
+
+CROSSING = 2e-3
+"""Largest tolerance rtol + atol for which "auto" takes the pair of order 8 rather than that of order 5: from
+1e-3 down, the coarsest that benchmarks/pairs.py measures, it needs fewer (0.84 times at 1e-3, 0.56 at 1e-8)."""
 
 S = TypeVar("S", bound=Stepper)
 
@@ -47,12 +53,15 @@ def register_stepper(kind: type[S]) -> type[S]:
     return kind
 
 
-for _kind in (Adaptive, RK4, Euler, Exact, Switching):
+for _kind in (Adaptive, Dop853, RK4, Euler, Exact, Switching):
     register_stepper(_kind)
 
 
-def choose_stepper(flow: Flow, method: str | Stepper, step: float | None) -> Stepper:
-    """The stepper of that name, or the stepper itself; "auto" reads what methods and flow declare."""
+def choose_stepper(flow: Flow, method: str | Stepper, step: float | None, tolerance: float = math.inf) -> Stepper:
+    """The stepper of that name, or the stepper itself; "auto" reads what methods and flow declare.
+
+    tolerance: rtol + atol of the run; infinite where rounding would show in a step of order 8.
+    """
     if isinstance(method, Stepper):
         stepper = method
         if not isinstance(getattr(stepper, "name", None), str):
@@ -61,7 +70,8 @@ def choose_stepper(flow: Flow, method: str | Stepper, step: float | None) -> Ste
         exact = (kind() for kind in METHODS.values() if kind.exact)
         fallback = "rk4"
         if step is None:
-            fallback = "adaptive" if flow.smooth else "switching" if Switching().refusal(flow) is None else "rk4"
+            pair = "dop853" if tolerance <= CROSSING else "adaptive"
+            fallback = pair if flow.smooth else "switching" if Switching().refusal(flow) is None else "rk4"
         stepper = next((s for s in exact if s.refusal(flow) is None), None) or METHODS[fallback]()
     elif not isinstance(method, str) or method not in METHODS:
         raise InvalidInput(f"unknown method {shown(method)}; choose from auto, {', '.join(METHODS)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -20,7 +21,7 @@ from metastable.solve.extend import Onward
 from metastable.solve.frames import InMemory, OnDisk, finished
 from metastable.solve.integrate import integrate
 from metastable.solve.lock import Lock
-from metastable.solve.many import integrate_many, require_adaptive
+from metastable.solve.many import integrate_many, many_stepper
 from metastable.solve.methods import choose_stepper
 from metastable.solve.observer import Observer, observers_of
 from metastable.solve.path import Path
@@ -109,13 +110,13 @@ def solve(
 
     times: increasing times in [t0, t] at which tokens are kept; None keeps the first and the last, an integer m
         keeps m equidistant ones. Memory is that of the kept frames plus a few times n x d.
-    method: "adaptive" (order 5(4), error control per token), "rk4" and "euler" (fixed `step`, default 0.01; Euler
-        with step 1/L is a network of L layers), "exact" (zero temperature only), the name of a registered stepper,
-        "switching" (Hardmax only: its jumps are located), or a `Stepper`; "auto" takes exact or switching where
-        they apply, rk4 where the field jumps otherwise or a `step` is given, else adaptive.
+    method: "dop853" and "adaptive" (order 8(5,3) and 5(4), error control per token), "rk4" and "euler" (fixed
+        `step`, default 0.01; Euler with step 1/L is a network of L layers), "exact" (zero temperature only),
+        "switching" (Hardmax only: its jumps are located), the name of a registered stepper, or a `Stepper`; "auto"
+        takes exact or switching where they apply, rk4 where the field jumps otherwise or a `step` is given, else
+        the pair that needs fewer evaluations: dop853, or adaptive for coarse tolerances and float32.
     rtol, atol: the largest tangential error of any token in one step is a tenth of atol + rtol |x|.
-    max_step: bound for the adaptive method; besides, step * rate of the flow stays below 2.5, and no step is longer
-        than the flow's time scale.
+    max_step: bound for both pairs; besides, no step is longer than the flow's time scale.
     max_steps: the run ends with an error after so many; without it a run of more than 10^9 steps is refused.
     dtype: torch.float32 for single precision; by default that of `rho0` (float64).
     progress: True for a bar on the terminal, or a function of (t, steps), or an `Observer`.
@@ -148,9 +149,11 @@ def solve(
     for event in watched:
         event.gap(*((rho.points, rho.mass) if isinstance(rho, Measure) else (rho.points[0], rho.mass[0])))
     prepared = flow.for_run(Plan(t0, t, rtol, atol, step, rho.points.dtype))
-    stepper = choose_stepper(prepared, method, step)
+    tolerance = rtol + atol if rho.points.dtype == torch.float64 else math.inf
     if isinstance(rho, Ensemble):
-        require_adaptive(stepper, observers, out)
+        stepper = many_stepper(prepared, method, step, observers, out)
+    else:
+        stepper = choose_stepper(prepared, method, step, tolerance)
     how = {
         "t0": t0,
         "t": t,

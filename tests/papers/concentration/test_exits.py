@@ -5,19 +5,26 @@ import pytest
 from scipy import stats
 
 from metastable import sphere
+from metastable.papers import Setting
 from metastable.papers.concentration.exits import (
+    ARC,
+    B_1,
     ESCAPE,
     QUARTER_ERROR,
     RIVAL_SLOPES,
+    beta_tolerance,
     cluster_exits,
+    count_tolerance,
     exit_figure,
     measured_cell,
+    nodes_on_arcs,
+    on_arcs,
     quarter_left,
+    sampling_error,
     weighted_slope,
 )
 from metastable.papers.concentration.families import competing
 from metastable.papers.concentration.measuring import run
-from metastable.theory import spectrum
 
 
 def test_a_cluster_leaves_when_its_median_passes_one_half_for_good():
@@ -46,8 +53,22 @@ def test_the_standard_error_is_that_of_the_first_quartile_of_a_logarithm_of_a_ga
 def test_the_escape_rate_is_that_of_the_weights():
     V = competing().V
     assert float(V[1, 1] - V[0, 0]) == ESCAPE
-    c = spectrum(competing()).g_in
-    assert RIVAL_SLOPES["beta"](c)["crossing alone"] == pytest.approx(1.0)
+    assert float(competing().B[0, 0]) == B_1
+    assert RIVAL_SLOPES["beta"](1.0)["crossing alone"] == 1.0
+
+
+def test_tokens_start_on_the_arcs():
+    for points in (on_arcs(500, seed=3), nodes_on_arcs(500).points):
+        angle = np.arctan((points[:, 1] / points[:, 0]).numpy())
+        assert np.abs(angle).max() <= ARC + 1e-12 and np.std(angle) == pytest.approx(ARC / math.sqrt(3), rel=0.1)
+        assert 200 < int((points[:, 0] > 0).sum()) < 300
+
+
+def test_tolerances_follow_from_the_design():
+    """Twice the starts, and the sampling part falls by sqrt(2)."""
+    assert sampling_error((1, 10), 40) == pytest.approx(math.sqrt(2) * sampling_error((1, 10), 80))
+    full, quick = Setting(), Setting(quick=True)
+    assert count_tolerance(full) < count_tolerance(quick) < 1 and beta_tolerance(full) < beta_tolerance(quick)
 
 
 def test_a_weighted_line_is_found_with_its_error():

@@ -1,0 +1,140 @@
+"""Which embedded pair for which tolerance, and is the tolerance met? Evaluations and achieved errors of small runs.
+
+    python benchmarks/pairs.py [--quick] [--out FOLDER]
+
+Runs with V = B = I and with V and B of other kinds, d = 2 to 64, beta = 1 to 1000, rtol = 1e-3 to 1e-12. For every
+tolerance: the evaluations of dop853 as multiples of those of adaptive (geometric mean, and how many runs are below
+one), the achieved error as a multiple of rtol (median and largest) against SciPy's DOP853 at 1e-13, and evaluations
+as multiples of SciPy's DOP853 at the same achieved error, read off SciPy's own runs by interpolation. An achieved
+error is divided by how far the flow itself carries two starts from each other, if that is more than one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from pathlib import Path
+from statistics import geometric_mean, median
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from scipy.integrate import solve_ivp
+
+import metastable as ms
+
+TOLERANCES = [1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10, 1e-12]
+PAIRS = ("adaptive", "dop853")
+LEAST = 1e-13
+"""Errors below this are those of the reference."""
+
+
+def problem(kind: str, n: int, d: int, beta: float, seed: int) -> tuple[ms.SelfAttention, ms.Measure]:
+    g = torch.Generator().manual_seed(seed)
+    V, B = torch.eye(d, dtype=torch.float64), torch.eye(d, dtype=torch.float64)
+    if kind == "diagonal":
+        V = torch.diag(torch.linspace(2.0, 1.0, d, dtype=torch.float64))
+        B = B + 1.2 / max(d, 4) * torch.ones_like(B).triu(1)
+    elif kind == "random":
+        V, B = torch.randn(d, d, generator=g).double() / d**0.5, B + torch.randn(d, d, generator=g) / (4 * d) ** 0.5
+    elif kind == "repulsive":
+        V = -V
+    return ms.SelfAttention(ms.AttentionWeights(V=V, B=B), beta, rtol=None), ms.Measure(
+        ms.sphere.uniform(n, d, seed=g)
+    )
+
+
+def by_scipy(flow: ms.SelfAttention, rho: ms.Measure, t: float, rtol: float) -> tuple[np.ndarray, int]:
+    shape = tuple(rho.points.shape)
+
+    def field(time: float, y: np.ndarray) -> np.ndarray:
+        points = torch.from_numpy(y.reshape(shape).copy())
+        return flow.velocity(time, points, rho.mass).numpy().ravel()
+
+    run = solve_ivp(field, (0, t), rho.points.numpy().ravel(), method="DOP853", rtol=rtol, atol=rtol / 100)
+    return run.y[:, -1].reshape(shape), run.nfev
+
+
+def distance(a: object, b: object) -> float:
+    return float(np.linalg.norm(np.asarray(a) - np.asarray(b), axis=1).max())
+
+
+def at_error(curve: list[tuple[float, int]], error: float) -> float | None:
+    """Evaluations at which a curve of (error, evaluations) reaches an error; None outside of it."""
+    below, above = [p for p in curve if p[0] <= error], [p for p in curve if p[0] > error]
+    if not below or not above:
+        return None
+    low, high = max(below), min(above)
+    part = math.log(error / low[0]) / math.log(high[0] / low[0])
+    return low[1] ** (1 - part) * high[1] ** part
+
+
+def measure(kind: str, n: int, d: int, beta: float, t: float, seed: int) -> dict[str, object]:
+    flow, rho = problem(kind, n, d, beta, seed)
+    reference, _ = by_scipy(flow, rho, t, LEAST)
+    noise = torch.randn(n, d, generator=torch.Generator().manual_seed(seed)).double() / d**0.5
+    beside = ms.Measure(rho.points + 1e-6 * noise, rho.mass)
+    carried = distance(by_scipy(flow, beside, t, 1e-10)[0], reference) / distance(beside.points, rho.points)
+    ours: dict[str, list[tuple[float, int]]] = {pair: [] for pair in PAIRS}
+    peer = []
+    for rtol in TOLERANCES:
+        end, evaluations = by_scipy(flow, rho, t, rtol)
+        peer.append((max(distance(end, reference), LEAST), evaluations))
+        for pair in PAIRS:
+            path = ms.solve(flow, rho, t, method=pair, rtol=rtol, atol=rtol / 100)
+            error = max(distance(path.end.points, reference), LEAST)
+            ours[pair].append((error, path.provenance["statistics"]["evaluations"]))
+    return {
+        "kind": kind, "n": n, "d": d, "beta": beta, "t": t, "carried": carried, "scipy": peer, **ours,
+        "at_equal_error": {
+            pair: [at_error(peer, error) if error > 20 * LEAST else None for error, _ in ours[pair]]
+            for pair in PAIRS
+        },
+    }  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a quarter of the runs")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder of the JSON")
+    options = parser.parse_args()
+    console = Console(width=140)
+    cases = [
+        (kind, 20, d, beta, 5.0)
+        for kind in ("identity", "diagonal", "random", "repulsive")
+        for d in (2, 4, 64)
+        for beta in (1.0, 30.0, 1000.0)
+    ]
+    rows = [
+        measure(*case, options.seed + number) for number, case in enumerate(cases[:: 4 if options.quick else 1])
+    ]
+    table = Table(title=f"{len(rows)} runs: evaluations, and achieved errors as multiples of rtol")
+    for column in (
+        "rtol", "dop853 / adaptive", "below 1", "adaptive: error", "largest", "dop853: error", "largest",
+        "adaptive / SciPy", "dop853 / SciPy", "largest",
+    ):  # fmt: skip
+        table.add_column(column, justify="right")
+    for index, rtol in enumerate(TOLERANCES):
+        ratio = [row["dop853"][index][1] / row["adaptive"][index][1] for row in rows]
+        errors = {p: [row[p][index][0] / rtol / max(row["carried"], 1.0) for row in rows] for p in PAIRS}
+        equal = {
+            p: [row[p][index][1] / e for row in rows if (e := row["at_equal_error"][p][index]) is not None]
+            for p in PAIRS
+        }
+        table.add_row(
+            f"{rtol:.0e}", f"{geometric_mean(ratio):.2f}", f"{sum(r < 1 for r in ratio)} of {len(ratio)}",
+            *(f"{f(errors[p]):.1g}" for p in PAIRS for f in (median, max)),
+            *(f"{geometric_mean(equal[p]):.2f}" if equal[p] else "-" for p in PAIRS),
+            f"{max(equal['dop853']):.2f}" if equal["dop853"] else "-",
+        )  # fmt: skip
+    console.print(table)
+    options.out.mkdir(parents=True, exist_ok=True)
+    result = {"tolerances": TOLERANCES, "rows": rows, "metastable": ms.__version__}
+    (options.out / "pairs.json").write_text(json.dumps(result) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""`EmbeddedPair`: Runge-Kutta steps whose size an error estimate chooses; a pair is a table and an estimate."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from metastable.arguments import shown
+from metastable.errors import InvalidInput, SolveError
+from metastable.flows.drift import Velocity
+from metastable.solve.controller import Controller
+from metastable.solve.problem import Problem, State, Step, next_time, require_finite_velocity
+from metastable.solve.stepper import Stepper
+
+
+class EmbeddedPair(Stepper):
+    """k_i = v(t + c_i h, x + h sum_j a_ij k_j),   x <- x + h sum_j b_j k_j, back on the sphere.
+
+    A subclass gives the table, a `controller`, the error of a step and the weights of its interpolant. The velocity
+    at the end of a step is the first stage of the next one, exactly, because the field normalises its argument.
+    """
+
+    caches = ("_memory",)
+
+    nodes: ClassVar[tuple[float, ...]]
+    """c_i."""
+    stages: ClassVar[tuple[Tensor, ...]]
+    """a_ij, one row for each stage."""
+    weights: ClassVar[Tensor]
+    """b_j."""
+    late_nodes: ClassVar[tuple[float, ...]] = ()
+    """c_i of the stages that only the interpolant needs."""
+    late_stages: ClassVar[tuple[Tensor, ...]] = ()
+    """Their a_ij, over all stages and the velocity at the end."""
+    controller: ClassVar[Controller]
+    stable: ClassVar[float]
+    """Largest step * rate; where it is infinite, the rate is asked for at the start only."""
+    end_in_error: ClassVar[bool]
+    """Whether the error estimate takes the velocity at the end of the step."""
+
+    def __init__(self) -> None:
+        self._memory: Tensor | None = None
+
+    @abstractmethod
+    def error(self, problem: Problem, before: Tensor, after: Tensor, stages: Tensor, h: float) -> float:
+        """The error of a step, relative to what is allowed; infinite when anything is not finite."""
+
+    @abstractmethod
+    def between(self, s: float) -> Tensor:
+        """Weights of all stages in (x(t + s h) - x(t))/h, for s in [0, 1]."""
+
+    @abstractmethod
+    def first_step(self, problem: Problem, state: State, slope: Tensor, rate: float) -> float:
+        """A step to try first, from the velocity at the start and the rate that the flow states."""
+
+    def step_size(self, asked: float | None, t: float, events: bool) -> float | None:
+        """None: the tolerances choose."""
+        if asked is not None:
+            raise InvalidInput(
+                f"method {self.name!r} chooses its own steps; give max_step, or use 'rk4' or 'euler'"
+            )
+        return None
+
+    def begin(self, problem: Problem, state: State) -> State:
+        """Evaluate the field; choose a first step from its size (HNW II.4) when none is known."""
+        velocity = problem.velocity(state.t, state.points)
+        slope, rate = velocity.vector, _rate(velocity, problem, state.t)
+        require_finite_velocity(slope, state.t, problem.flow)
+        step = state.step or min(self.first_step(problem, state, slope, rate), self._cap(problem, rate))
+        return replace(state, slope=slope, rate=rate, step=step)
+
+    def advance(self, problem: Problem, state: State, limit: float) -> Step:
+        """Try steps until one meets the tolerance."""
+        assert state.slope is not None
+        x, count = state.points, len(self.nodes)
+        stages = self._stage_memory(x)
+        stages[0] = state.slope
+        step, rejected = min(state.step, self._cap(problem, state.rate)), state.rejected
+        smallest = max(16 * math.ulp(state.t), 1e-300)
+        while True:
+            t = next_time(state.t, step, limit)
+            h = t - state.t
+            if h < smallest and t < limit:
+                self._give_up(problem, state, stages[:count], h, rejected)
+            for stage in range(1, count):
+                shifted = problem.combine(x, stages[:stage], h * self.stages[stage])
+                problem.velocity(state.t + self.nodes[stage] * h, shifted, out=stages[stage])
+            points = problem.combine(x, stages[:count], h * self.weights)
+            last = problem.velocity(t, points, out=stages[count]) if self.end_in_error else None
+            error = self.error(problem, x, points, stages, h)
+            if error <= 1.0:
+                break
+            rejected += 1
+            step = h * self.controller.after_rejection(error)
+        growth = self.controller.growth(error, state.last_error, rejected > state.rejected)
+        # A step that was cut short by the limit says little about the next one.
+        proposal = max(h * growth, step) if t == limit and h < step else h * growth
+        known = last is not None
+        if last is None and t < limit:
+            last, known = problem.velocity(t, points, out=stages[count]), True
+        end = State(
+            t=t,
+            points=points,
+            slope=None if last is None else stages[count].clone(),
+            rate=state.rate if last is None or self.stable == math.inf else _rate(last, problem, t),
+            step=proposal,
+            last_error=self.controller.remembered(error),
+            accepted=state.accepted + 1,
+            rejected=rejected,
+        )
+        ready = count + known
+
+        def interpolate(times: Sequence[float]) -> list[Tensor]:
+            nonlocal ready
+            evaluations = problem.evaluations
+            if ready == count:
+                problem.velocity(t, points, out=stages[count])
+                ready += 1
+            for stage in range(ready, len(stages)):
+                shifted = problem.combine(x, stages[:stage], h * self.late_stages[stage - count - 1])
+                problem.velocity(state.t + self.late_nodes[stage - count - 1] * h, shifted, out=stages[stage])
+                ready += 1
+            problem.evaluations = evaluations
+            return [problem.combine(x, stages, h * self.between((time - state.t) / h)) for time in times]
+
+        return Step(state, end, interpolate)
+
+    def _give_up(self, problem: Problem, state: State, stages: Tensor, h: float, rejected: int) -> None:
+        if rejected > state.rejected:
+            for node, values in zip(self.nodes, stages, strict=True):
+                require_finite_velocity(values, state.t + node * h, problem.flow)
+        raise SolveError(
+            f"the step fell below rounding at t = {state.t:.6g} (rate {state.rate:.3g}); the flow is too "
+            "stiff or discontinuous there for these tolerances: raise rtol and atol, use method='rk4', or "
+            "for unnormalised attention give log_scale, which changes the unit of time"
+        )
+
+    def _cap(self, problem: Problem, rate: float) -> float:
+        return min(problem.max_step, self.stable / rate) if rate > 0 else problem.max_step
+
+    def _stage_memory(self, like: Tensor) -> Tensor:
+        """Room for all stages, kept from step to step: the interpolant of a step lives until the next one."""
+        memory, count = self._memory, len(self.nodes) + 1 + len(self.late_nodes)
+        if memory is None or memory.shape[1:] != like.shape or memory.dtype != like.dtype:
+            memory = torch.empty((count, *like.shape), dtype=like.dtype, device=like.device)
+            self._memory = memory
+        return memory
+
+
+def _rate(velocity: Velocity, problem: Problem, t: float) -> float:
+    """The Lipschitz constant that the flow states, if it is one."""
+    try:
+        rate = velocity.rate
+    except (TypeError, ValueError, OverflowError):
+        rate = math.nan
+    if not rate >= 0:
+        raise SolveError(
+            f"the rate of {type(problem.flow).__name__}, its Lipschitz constant, must be a number >= 0, got "
+            f"{shown(velocity.lipschitz) if math.isnan(rate) else rate} at t = {t:.6g}"
+        )
+    return rate
