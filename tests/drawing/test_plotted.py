@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -89,3 +91,10 @@ def test_panels_of_maps_share_one_scale_of_colours():
     assert len(heat) == 4 and {trace.coloraxis for trace in heat} == {"coloraxis"}
     assert (plot.layout.coloraxis.cmin, plot.layout.coloraxis.cmax) == (-2.0, 2.0)
     assert sum(trace.type == "scatter" for trace in plot.data) == 4
+
+
+def test_numbers_without_a_sign_have_a_scale_from_zero():
+    drawn = replace(maps(), signed=False)
+    axis = interactive(drawn).layout.coloraxis
+    assert (axis.cmin, axis.cmax) == (0.0, 2.0)
+    assert axis.colorscale != interactive(maps()).layout.coloraxis.colorscale

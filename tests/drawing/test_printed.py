@@ -1,8 +1,10 @@
+from dataclasses import replace
+
 import pytest
 
 from metastable.drawing import Band, Lines, Series, Trend, draw
 from metastable.errors import InvalidInput
-from sample_figures import figures
+from sample_figures import figures, maps
 
 
 @pytest.mark.parametrize("name", figures())
@@ -34,3 +36,8 @@ def test_what_cannot_be_printed_is_refused(tmp_path, figure):
     expected = f"cannot draw a {type(figure).__name__}; expected Lines, PhaseMap, Maps, Portrait or Spectra"
     with pytest.raises(InvalidInput, match=expected):
         draw(figure, tmp_path / "x.png")
+
+
+def test_numbers_with_and_without_a_sign_are_drawn_on_different_scales(tmp_path):
+    pictures = {draw(replace(maps(), signed=s), tmp_path / "x.png")[0].read_bytes() for s in (True, False)}
+    assert len(pictures) == 2

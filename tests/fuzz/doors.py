@@ -192,6 +192,9 @@ RIGHT_FOR: dict[str, dict[str, Callable[[], Any]]] = {
     "ms.theory.mixed_points": {"q": lambda: 0.3},
     "ms.theory.split_factor": {"value": lambda: -2.0},
     "ms.theory.split_threshold": {"value": lambda: -2.0},
+    "ms.theory.closing_speed": {"angle": lambda: 1.0},
+    "ms.theory.polygon_rate": {"mode": lambda: 1, "corners": lambda: 3},
+    "ms.theory.token_rate": {"corners": lambda: 3},
     "ms.theory.planar_travel_time": {"b": lambda: (1.0, 2.0)},
     "ms.theory.smooth_mean": {
         "direction": lambda: tokens().points,
@@ -226,6 +229,7 @@ INSTANCES: dict[str, Callable[[], Any]] = {
     "ensemble": lambda: Ensemble(ms.sphere.uniform(6, 2, seed=1).view(2, 3, 2)),
     "self-attention": flow,
     "unnormalized": lambda: ms.UnnormalizedAttention(head(), 2.0),
+    "rescaled": lambda: ms.flows.RescaledAttention(head(), 2.0),
     "zero temperature": lambda: ms.ZeroTemperature(head()),
     "hardmax": lambda: ms.Hardmax(head()),
     "ReLU": lambda: ms.flows.ReLUAttention(head()),

@@ -143,7 +143,10 @@ class MapPanel(OneLine):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Maps(OneLine):
-    """Numbers over a plane in panels, `columns` in a row, on one scale of colours from -largest to largest."""
+    """Numbers over a plane in panels, `columns` in a row, on one scale of colours from -largest to largest.
+
+    signed=False: numbers >= 0, from 0 to largest, on the scale from light to dark.
+    """
 
     title: str
     x_label: str
@@ -154,8 +157,10 @@ class Maps(OneLine):
     colour: str
     columns: int = 3
     largest: float = 1.0
+    signed: bool = True
 
     def __post_init__(self) -> None:
+        flag(self.signed, "signed")
         words("maps", title=self.title, x_label=self.x_label, y_label=self.y_label, colour=self.colour)
         integer(self.columns, "columns", least=1)
         number(self.largest, "largest", above=0.0)

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from metastable.drawing.figures import Figure, Lines, Maps, PhaseMap, Portrait, Series, Spectra
-from metastable.drawing.palette import BAND, COLOURS, FRAME, GUIDE, INK, PHASES, RIM, SIGNED, colour_of
+from metastable.drawing.palette import BAND, COLOURS, FRAME, GUIDE, INK, PHASES, RIM, SIGNED, UNSIGNED, colour_of
 from metastable.drawing.tokens import evenly, graticule, place_colours, principal_axes
 from metastable.errors import InvalidInput
 
@@ -154,10 +154,15 @@ def _maps(drawn: Maps) -> go.Figure:
         cells = go.Heatmap(x=_numbers(drawn.x), y=_numbers(drawn.y), z=values, coloraxis="coloraxis")
         result.add_trace(cells.update(hovertemplate="%{x:.3g}, %{y:.3g}: %{z:.3g}<extra></extra>"), **at)
         for one in panel.curves:
-            result.add_trace(_trace(one, INK).update(showlegend=False, hoverinfo="skip", hovertemplate=None), **at)
-    ends = {"cmin": -drawn.largest, "cmax": drawn.largest, "colorbar": {"title": drawn.colour}}
+            ink = INK if drawn.signed else COLOURS[1]  # seen on all of the scale
+            result.add_trace(_trace(one, ink).update(showlegend=False, hoverinfo="skip", hovertemplate=None), **at)
+    ends = {
+        "cmin": -drawn.largest if drawn.signed else 0.0,
+        "cmax": drawn.largest,
+        "colorbar": {"title": drawn.colour},
+    }
     _styled(result, drawn.title, 180 + 210 * lines)
-    return result.update_layout(coloraxis={"colorscale": SIGNED} | ends)
+    return result.update_layout(coloraxis={"colorscale": SIGNED if drawn.signed else UNSIGNED} | ends)
 
 
 def _portrait(drawn: Portrait) -> go.Figure:

@@ -14,7 +14,7 @@ from metastable.arguments import place
 from metastable.drawing.canvas import canvas, save
 from metastable.drawing.figures import Figure, Lines, Maps, PhaseMap, Portrait, Series, Spectra
 from metastable.drawing.frames import draw_frames
-from metastable.drawing.palette import BAND, COLOURS, FRAME, INK, PHASES, SIGNED, colour_of
+from metastable.drawing.palette import BAND, COLOURS, FRAME, INK, PHASES, SIGNED, UNSIGNED, colour_of
 from metastable.drawing.tokens import evenly
 from metastable.errors import InvalidInput
 
@@ -115,18 +115,23 @@ def _maps(drawn: Maps, destination: str | os.PathLike[str]) -> tuple[FilePath, .
     with canvas(1.2 + 2.2 * columns, 0.7 + 2.1 * lines) as figure:
         axes = figure.subplots(lines, columns, sharex=True, sharey=True, squeeze=False)
         edges = _edges(np.asarray(drawn.x, dtype=float)), _edges(np.asarray(drawn.y, dtype=float))
+        ink = INK if drawn.signed else COLOURS[1]  # seen on all of the scale
         for axis in axes.flat[len(drawn.panels) :]:
             axis.set_visible(False)
         for axis, panel in zip(axes.flat, drawn.panels, strict=False):
             scale: Any = {"cmap": SIGNED, "vmin": -drawn.largest, "vmax": drawn.largest}
+            if not drawn.signed:
+                scale |= {"cmap": UNSIGNED, "vmin": 0.0}
             colours = axis.pcolormesh(*edges, panel.values, rasterized=True, **scale)
             for one in panel.curves:
-                axis.plot(np.asarray(one.x), np.asarray(one.y), LINESTYLES[one.style], color=INK, linewidth=1.0)
+                axis.plot(np.asarray(one.x), np.asarray(one.y), LINESTYLES[one.style], color=ink, linewidth=1.2)
             axis.set_title(panel.title, color=INK, fontsize=8.5)
             axis.grid(False)
             axis.set_xlim(edges[0][[0, -1]])
             axis.set_ylim(edges[1][[0, -1]])
-        figure.colorbar(colours, ax=axes, label=drawn.colour, extend="both", shrink=0.7)
+        figure.colorbar(
+            colours, ax=axes, label=drawn.colour, extend="both" if drawn.signed else "neither", shrink=0.7
+        )
         figure.suptitle(drawn.title, color=INK, fontsize=10)
         figure.supxlabel(drawn.x_label, fontsize=9)
         figure.supylabel(drawn.y_label, fontsize=9)

@@ -8,6 +8,7 @@ from metastable.flows.flow import Flow
 from metastable.flows.hardmax import Hardmax
 from metastable.flows.multihead import MultiHead
 from metastable.flows.relu import ReLUAttention
+from metastable.flows.rescaled import RescaledAttention
 from metastable.flows.softmax import SelfAttention
 from metastable.flows.unnormalized import UnnormalizedAttention
 from metastable.flows.zero_temperature import ZeroTemperature
@@ -20,6 +21,7 @@ __all__ = [
     "Hardmax",
     "MultiHead",
     "ReLUAttention",
+    "RescaledAttention",
     "SelfAttention",
     "UnnormalizedAttention",
     "Velocity",

@@ -62,6 +62,13 @@ PAPERS: dict[str, Paper] = {
         "2604.26085",
         "metastable.papers.spectral_selection",
     ),
+    "perspective": Paper(
+        "perspective",
+        "A mathematical perspective on transformers",
+        "Geshkovski, Letrouit, Polyanskiy, Rigollet",
+        "2312.10794",
+        "metastable.papers.perspective",
+    ),
 }
 
 

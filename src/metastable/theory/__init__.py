@@ -36,6 +36,7 @@ from metastable.theory.mixed_modes import mixed_equilibria, mixed_points
 from metastable.theory.modes import clustering_time, fastest_mode, growth_rate
 from metastable.theory.phases import Terminal, Times, phase_times, terminal
 from metastable.theory.picard import Prediction
+from metastable.theory.polygon import polygon_rate, token_rate
 from metastable.theory.priori import PrioriBound, priori_bound
 from metastable.theory.pure_modes import PureMode, split_factor, split_threshold
 from metastable.theory.rates import (
@@ -59,6 +60,7 @@ from metastable.theory.stability import (
     synchronous_distance,
     velocity_defect,
 )
+from metastable.theory.two_clusters import closing_speed, merging_time
 from metastable.theory.zero_temperature import clock, coupling_to_limit, distance_to_limit, zero_temperature
 
 __all__ = [
@@ -83,6 +85,7 @@ __all__ = [
     "bessel_ratio_expansion",
     "cap_bound",
     "clock",
+    "closing_speed",
     "clustering_time",
     "comoving_target",
     "coupling_to_limit",
@@ -92,8 +95,8 @@ __all__ = [
     "dominant",
     "effective_tokens",
     "equiangular",
-    "escape_rate",
     "equilibrium_residual",
+    "escape_rate",
     "fastest_mode",
     "forecast",
     "growth_constant",
@@ -107,12 +110,14 @@ __all__ = [
     "local_rate",
     "log_jacobian",
     "log_partition_uniform",
-    "moebius",
+    "merging_time",
     "mixed_equilibria",
     "mixed_points",
+    "moebius",
     "optimal_time",
     "phase_times",
     "planar_travel_time",
+    "polygon_rate",
     "posteriori_bound",
     "priori_bound",
     "rates",
@@ -131,6 +136,7 @@ __all__ = [
     "tangent_bases",
     "terminal",
     "tilting_rate",
+    "token_rate",
     "transported_density",
     "uniform_cap",
     "uniform_distance",

@@ -106,6 +106,37 @@ def late_rate(beta: float, normalized: bool = True) -> float:
     return 2.0 if normalized else 2 * math.exp(beta)
 
 
+def simplex_rates(n: int, beta: float, normalized: bool = True) -> tuple[float, float, float]:
+    """Rates at which overlaps leave the simplex g = -1/(n-1), in units of b = e^{-beta/(n-1)}/Z (B9).
+
+    2 n b when all overlaps are equal (needs d >= n); (n-2 + beta n/(n-1)) b n/(n-1) for changes u_i + u_j with
+    sum u = 0; 2 beta b n/(n-1) for changes whose rows sum to zero (n >= 4). Z = e^beta + (n-1) e^{-beta/(n-1)} for
+    the softmax flow, n for the unnormalised one. V = -I turns time around, so that repelled tokens reach the
+    simplex at these rates, at the end at the least of them.
+
+    >>> simplex_rates(4, 0.0)
+    (2.0, 0.6666666666666666, 0.0)
+    """
+    _, n, beta = _checked(0.0, n, beta)
+    small, stretch = math.exp(-beta * n / (n - 1)), n / (n - 1)
+    b = small / (1 + (n - 1) * small) if flag(normalized, "normalized") else math.exp(-beta / (n - 1)) / n
+    return 2 * n * b, (n - 2 + beta * stretch) * stretch * b, 2 * beta * stretch * b
+
+
+def attention_on_others(g: float, n: int, beta: float) -> float:
+    """(n-1) e^{beta g}/(e^beta + (n-1) e^{beta g}): what of its attention a token gives to the others (B8).
+
+    Long contexts, beta = c ln n: it tends to 1 if c (1-g) < 1 and to 0 if c (1-g) > 1.
+
+    >>> round(attention_on_others(0.5, 1001, 2 * math.log(1000)), 12)
+    0.5
+    """
+    g, n, beta = _checked(g, n, beta)
+    logit = math.log(n - 1) - beta * (1 - g)
+    small = math.exp(-abs(logit))
+    return 1 / (1 + small) if logit > 0 else small / (1 + small)
+
+
 def _checked(g: float, n: int, beta: float) -> tuple[float, int, float]:
     beta, n = number(beta, "beta", least=0.0), integer(n, "n", least=2, most=LARGEST_COUNT)
     g = number(g, "the overlap")
