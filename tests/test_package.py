@@ -139,7 +139,7 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
             found |= {name.split(".")[0] for name in names}
-    # Triton comes with the CUDA builds of torch and is never asked for; typing_extensions is for type checkers, which
+    # Triton comes with the CUDA builds of torch and is never asked for; typing_extensions is for type checkers, who
     # bring it; POT is imported as ot.
     found -= {*sys.stdlib_module_names, "metastable", "triton", "typing_extensions"}
     assert {"pot" if name == "ot" else name for name in found} == declared
