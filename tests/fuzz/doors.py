@@ -184,6 +184,9 @@ RIGHT_FOR: dict[str, dict[str, Callable[[], Any]]] = {
         "kappa": lambda: torch.full((6,), 30.0, dtype=torch.float64),
         "gradient_log_density": lambda: torch.zeros(6, 2, dtype=torch.float64),
     },
+    "ms.theory.retrieval_profile": {"s": lambda: 0.5},
+    "ms.theory.log_retrieval_profile": {"s": lambda: 0.5},
+    "ms.theory.multihead_profile": {"s": lambda: 0.5, "heads": lambda: [(1.0, 1.0, 1.0), (-2.0, 0.5, 1.0)]},
     "ms.transport.ground_cost": {"x": lambda: tokens().points.numpy(), "y": lambda: tokens().points.numpy()},
     "ms.drawing.draw": {
         "figure": lambda: ms.drawing.Lines("t", "x", "y", [ms.drawing.Series([0, 1], [0, 1], "a")]),

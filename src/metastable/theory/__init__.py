@@ -38,6 +38,13 @@ from metastable.theory.rates import (
     rotation_period,
     squared_tangent,
 )
+from metastable.theory.retrieval import (
+    critical_depth,
+    log_retrieval_profile,
+    multihead_profile,
+    retrieval_profile,
+    token_profile,
+)
 from metastable.theory.spectrum import Spectrum, spectrum
 from metastable.theory.stability import (
     PosterioriBound,
@@ -73,6 +80,7 @@ __all__ = [
     "clustering_time",
     "comoving_target",
     "coupling_to_limit",
+    "critical_depth",
     "density_bound",
     "distance_to_limit",
     "dominant",
@@ -90,6 +98,8 @@ __all__ = [
     "local_rate",
     "log_jacobian",
     "log_partition_uniform",
+    "log_retrieval_profile",
+    "multihead_profile",
     "optimal_time",
     "phase_times",
     "planar_travel_time",
@@ -97,6 +107,7 @@ __all__ = [
     "priori_bound",
     "rates",
     "rayleigh",
+    "retrieval_profile",
     "rotation_period",
     "sampling_error",
     "smooth_mean",
@@ -104,6 +115,7 @@ __all__ = [
     "squared_tangent",
     "synchronous_distance",
     "terminal",
+    "token_profile",
     "transported_density",
     "uniform_cap",
     "uniform_distance",
