@@ -213,6 +213,7 @@ INSTANCES: dict[str, Callable[[], Any]] = {
     "zero temperature": lambda: ms.ZeroTemperature(head()),
     "hardmax": lambda: ms.Hardmax(head()),
     "heads": lambda: ms.MultiHead([flow()]),
+    "causal": lambda: ms.flows.Causal(flow(), 1.0),
     "path": path,
     "spectrum": lambda: theory.spectrum(head()),
     "dominant": lambda: spectral.dominant(np.diag([2.0, 1.0])),

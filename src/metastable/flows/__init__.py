@@ -1,5 +1,6 @@
 """Right-hand sides: one file per flow."""
 
+from metastable.flows.causal import Causal
 from metastable.flows.drift import Drift, Velocity
 from metastable.flows.energy import interaction_energy
 from metastable.flows.euclidean import EuclideanAttention
@@ -11,6 +12,7 @@ from metastable.flows.unnormalized import UnnormalizedAttention
 from metastable.flows.zero_temperature import ZeroTemperature
 
 __all__ = [
+    "Causal",
     "Drift",
     "EuclideanAttention",
     "Flow",
