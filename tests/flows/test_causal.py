@@ -62,7 +62,8 @@ def test_the_published_dynamics_on_the_circle():
         return -(weights * beta * np.sin(gap) * np.exp(beta * np.cos(gap))).sum(1)
 
     exact = integrate.solve_ivp(field, (0, t), start, rtol=1e-11, atol=1e-12).y[:, -1]
-    flow = Causal(ms.UnnormalizedAttention(identity(2, beta), beta), alibi, include_self=False)
+    w = ms.AttentionWeights(V=beta * np.eye(2), B=np.eye(2))
+    flow = Causal(ms.UnnormalizedAttention(w, beta), alibi, include_self=False)
     path = ms.solve(flow, ms.sphere.from_angles(start), t, rtol=1e-9, atol=1e-11)
     assert (path.end.points - ms.sphere.from_angles(exact)).abs().max() < 1e-7
     assert torch.equal(path.points[-1][0], path.points[0][0])  # token 0 sees nothing and rests

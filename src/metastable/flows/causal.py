@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable.arguments import flag, instance, number
-from metastable.attention.direct.causal import attend_causal
+from metastable.attention.direct import attend_causal
 from metastable.attention.kernel import Attended
 from metastable.errors import InvalidInput
 from metastable.flows.attending import AttendingFlow

@@ -4,8 +4,8 @@ theta' = f(theta) of [arXiv:2605.09213],
     theta_j' = beta sum_{k<j} w_jk sin(theta_k - theta_j) e^{beta cos(theta_k - theta_j)},
 w_jk = e^{-(alibi/n)(j-k)} / sum of them over k < j, is what `Causal` with `UnnormalizedAttention`, V = beta I and
 include_self=False is in coordinates. Backwards from the end, theta' = -f and p' = J^T p with the Jacobian
-J_jk = beta w_jk (cos - beta sin^2) e^{beta cos} of theta_k - theta_j, J_jj = -sum_k J_jk; from p = e_last at time t it
-arrives at p_s = d theta_last(t)/d theta_s(0), for all s by one run.
+J_jk = beta w_jk (cos - beta sin^2) e^{beta cos} of theta_k - theta_j, J_jj = -sum_k J_jk; from p = e_last at time t
+it arrives at p_s = d theta_last(t)/d theta_s(0), for all s by one run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from metastable.flows.flow import Flow
 from metastable.threads import over_rows
 
 LARGEST_BETA = 300.0
-"""Largest inverse temperature and slope: e^beta, the rate of the field, is within reach of the compiled exponential."""
+"""Largest inverse temperature and slope: e^beta, the rate of the field, is within reach of `exp2`."""
 
 
 class CircleSystems(Flow):
@@ -60,7 +60,9 @@ class CircleSystems(Flow):
         """The right-hand sides of all systems."""
         systems, left = divmod(len(points), self.n)
         if left or not points.is_cpu:
-            raise InvalidInput(f"rows must be a multiple of {self.n} on the CPU, got {len(points)} on {points.device}")
+            raise InvalidInput(
+                f"rows must be a multiple of {self.n} on the CPU, got {len(points)} on {points.device}"
+            )
         rows = np.ascontiguousarray(points.double().numpy()).reshape(systems, self.n, self.d)
         out = np.empty_like(rows)
         weights = np.exp(self.alibi * (np.arange(self.n) / self.n - 1))
@@ -70,7 +72,9 @@ class CircleSystems(Flow):
             kernel(rows[start:stop], weights, self.beta, out[start:stop])
 
         over_rows(work, systems, cost=systems * self.n**2)
-        return Drift(torch.from_numpy(out).view(len(points), self.d).to(points), 2 * self.beta * math.exp(self.beta))
+        return Drift(
+            torch.from_numpy(out).view(len(points), self.d).to(points), 2 * self.beta * math.exp(self.beta)
+        )
 
 
 @cache

@@ -1,12 +1,13 @@
-"""All pairs on the CPU: four kernels for different sizes, exact up to rounding."""
+"""All pairs on the CPU: four kernels for different sizes, and one for tokens in an order, exact up to rounding."""
 
 from metastable.attention.direct.blocks import attend_blocks, blocks_additions
+from metastable.attention.direct.causal import attend_causal
 from metastable.attention.direct.dense import attend_dense, dense_additions
 from metastable.attention.direct.fused import MAX_COLUMNS, attend_fused, fused_additions, fused_cost
 from metastable.attention.direct.sdpa import attend_sdpa
 from metastable.attention.kernel import CPU, Kernel
 
-__all__ = ["BLOCKS", "DENSE", "FUSED", "SDPA"]
+__all__ = ["BLOCKS", "DENSE", "FUSED", "SDPA", "attend_causal"]
 
 FUSED = Kernel(
     "fused", attend_fused, devices=CPU, most_columns=MAX_COLUMNS, additions=fused_additions, cost=fused_cost
