@@ -24,7 +24,7 @@ from metastable.attention.operands import Operands
 from metastable.sphere import uniform
 
 ALLOWED = 1.3
-"""Largest time per pair in units of the fused kernel's, from a thousand tokens on: what it is asked for."""
+"""Largest time per pair in units of the fused kernel's: what it is asked for."""
 
 
 def sdpa(x: torch.Tensor, beta: float) -> torch.Tensor:
@@ -60,14 +60,15 @@ def main() -> None:
                 x = uniform(n, d, seed=0)
                 mass = torch.full((n,), 1.0 / n, dtype=torch.float64)
                 operands, log_mass, pairs = Operands(x, x, x, mass, beta), mass.log(), n * (n + 1) / 2
+                rounds = max(3, min(31, 10**8 // n**2))
                 found = measure(
                     {
                         "causal": lambda x=x, m=log_mass, b=beta: attend_causal(x, x, x, m, b, True),
                         "fused": lambda o=operands: attend_fused(o),
-                        "SDPA": lambda x=x, b=beta: sdpa(x, b),
                     },
-                    max(3, min(31, 10**8 // n**2)),
+                    rounds,
                 )
+                found |= measure({"SDPA": lambda x=x, b=beta: sdpa(x, b)}, min(rounds, 5))
                 ours, full, peer = (1e9 * found[k]["cpu"] / pairs for k in ("causal", "fused", "SDPA"))
                 full *= pairs / n**2
                 off = error(x, beta, attend_causal(x, x, x, log_mass, beta, True)[0])
@@ -76,8 +77,10 @@ def main() -> None:
                 shown = (f"{ours:.2f}", f"{full:.2f}", f"{ours / full:.2f}", f"{peer / ours:.1f}x", f"{off:.0e}")
                 table.add_row(str(d), str(n), f"{beta:g}", *shown)
     Console().print(table)
-    worst = max(row["ratio"] for row in rows)
-    Console().print(f"largest ratio {worst:.2f}, asked for {ALLOWED}: {'yes' if worst <= ALLOWED else 'NO'}")
+    for n in sorted({row["n"] for row in rows}):
+        worst = max(row["ratio"] for row in rows if row["n"] == n)
+        kept = "yes" if worst <= ALLOWED else "NO"
+        Console().print(f"n = {n}: largest ratio {worst:.2f}, asked for {ALLOWED}: {kept}")
     arguments.out.mkdir(parents=True, exist_ok=True)
     (arguments.out / "causal.json").write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
 
