@@ -30,6 +30,7 @@ if _typing.TYPE_CHECKING:
     from metastable.attention import attend
     from metastable.audit import audit
     from metastable.flows import (
+        Causal,
         Drift,
         EuclideanAttention,
         Flow,
@@ -49,6 +50,7 @@ if _typing.TYPE_CHECKING:
 
 __all__ = [
     "AttentionWeights",
+    "Causal",
     "Distance",
     "Drift",
     "Ensemble",
@@ -90,7 +92,9 @@ __all__ = [
 
 _HOME = {
     "attend": "attention",
-    **dict.fromkeys(("Drift", "EuclideanAttention", "Flow", "Hardmax", "MultiHead", "SelfAttention"), "flows"),
+    **dict.fromkeys(
+        ("Causal", "Drift", "EuclideanAttention", "Flow", "Hardmax", "MultiHead", "SelfAttention"), "flows"
+    ),
     **dict.fromkeys(("UnnormalizedAttention", "ZeroTemperature"), "flows"),
     **dict.fromkeys(("Ensemble", "Measure"), "measure"),
     "verify": "papers",

@@ -43,6 +43,8 @@ def test_a_series_that_cannot_be_drawn_is_refused_where_it_is_made():
         Series([0], [1], "a", "wavy")
     with pytest.raises(InvalidInput, match="hollow needs a value for each of the 2 points, got 1"):
         Series([0, 1], [1, 2], "a", "marked", hollow=[True])
+    with pytest.raises(InvalidInput, match="error needs a value for each of the 2 points, got 1"):
+        Series([0, 1], [1, 2], "a", "points", error=[0.1])
 
 
 def test_captions_say_what_is_drawn_against_what():

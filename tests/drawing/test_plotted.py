@@ -22,6 +22,12 @@ def test_curves_keep_their_numbers_styles_and_labels():
     assert plot.layout.yaxis.range[0] == pytest.approx(np.log10(0.5))
 
 
+def test_error_bars_are_those_of_the_series():
+    series = [Series([0, 1], [1.0, 2.0], "a", "points", error=np.array([0.5, 0.25])), Series([0, 1], [1, 2], "b")]
+    barred, plain = interactive(Lines("t", "x", "y", series)).data
+    assert list(barred.error_y.array) == [0.5, 0.25] and plain.error_y.array is None
+
+
 def test_bands_and_moments_stand_behind_the_curves():
     series = [Series([0, 1, 2], [1.0, 2.0, 3.0], "a")]
     plot = interactive(Lines("t", "x", "y", series, bands=[Band(0.0, 1.5, "claimed")], moments={1.0: "exit"}))

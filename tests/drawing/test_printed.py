@@ -19,12 +19,13 @@ def test_marks_and_hollow_dots_are_drawn(tmp_path):
     series = Series([0, 1, 2], [1, 3, 2], "a", "marked")
     hollow = Series([0, 1, 2], [1, 3, 2], "a", "marked", hollow=[True, False, True])
     unnamed = Series([0, 1, 2], [1, 3, 2], "", "marked")
+    barred = Series([0, 1, 2], [1, 3, 2], "a", "marked", error=[0.5, 0.2, 0.1])
     pictures = {
         draw(Lines("t", "x", "y", [one], x_ticks=ticks), tmp_path / "x.png")[0].read_bytes()
-        for one in (series, hollow, unnamed)
+        for one in (series, hollow, unnamed, barred)
         for ticks in (None, {0.0: "first", 2.0: "last"})
     }
-    assert len(pictures) == 6
+    assert len(pictures) == 8
     told = [{}, {"bands": [Band(0.0, 1.0, "claimed")]}, {"moments": {1.5: "exit"}}]
     told.append(told[1] | told[2])
     shaded = {draw(Lines("t", "x", "y", [series], **more), tmp_path / "x.png")[0].read_bytes() for more in told}

@@ -205,6 +205,9 @@ RIGHT_FOR: dict[str, dict[str, Callable[[], Any]]] = {
     "ms.theory.critical_beta": {"mass": lambda: 0.3},
     "ms.theory.escape_rate": {"mass": lambda: 0.3},
     "ms.theory.tilting_rate": {"mass": lambda: 0.3},
+    "ms.theory.retrieval_profile": {"s": lambda: 0.5},
+    "ms.theory.log_retrieval_profile": {"s": lambda: 0.5},
+    "ms.theory.multihead_profile": {"s": lambda: 0.5, "heads": lambda: [(1.0, 1.0, 1.0), (-2.0, 0.5, 1.0)]},
     "ms.transport.ground_cost": {"x": lambda: tokens().points.numpy(), "y": lambda: tokens().points.numpy()},
     "ms.drawing.draw": {
         "figure": lambda: ms.drawing.Lines("t", "x", "y", [ms.drawing.Series([0, 1], [0, 1], "a")]),
@@ -236,6 +239,7 @@ INSTANCES: dict[str, Callable[[], Any]] = {
     "heads": lambda: ms.MultiHead([flow()]),
     "head energies": lambda: ms.observe.head_energies(tokens(), ms.UnnormalizedAttention(head_of_one(), 1.0)),
     "axisymmetric": lambda: ms.flows.AxisymmetricAttention(3, 2.0),
+    "causal": lambda: ms.flows.Causal(flow(), 1.0),
     "path": path,
     "flow of many": lambda: ms.SelfAttention(head(), [1.0, 2.0]),
     "path of many": lambda: ms.solve(flow(), Ensemble(ms.sphere.uniform(6, 2, seed=1).view(2, 3, 2)), 0.2),

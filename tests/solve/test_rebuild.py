@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import metastable as ms
+from metastable.flows import Causal
 from metastable.solve.rebuild import rebuilt
 from small_runs import low_rank_and_dense, random_weights
 
@@ -22,6 +23,7 @@ from small_runs import low_rank_and_dense, random_weights
         ms.flows.ReLUAttention(random_weights(3, 4)),
         ms.EuclideanAttention(random_weights(4, 2), 1.0),
         ms.MultiHead([ms.SelfAttention(random_weights(s, 3), s) for s in (1, 2)], "mean"),
+        Causal(ms.UnnormalizedAttention(random_weights(2, 2), 1.5), 0.7, include_self=False),
     ],
     ids=lambda flow: type(flow).__name__,
 )

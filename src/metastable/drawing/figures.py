@@ -22,7 +22,8 @@ class Series(OneLine):
     """One curve y(x) in one of STYLES; "marked" is a line with a dot at every point, hollow where `hollow` says.
 
     Its colour: by place in the figure; `colour` names another place in the palette; `shade` in [0, 1] is a place on
-    the scale from light to dark. A series without a label is not in the legend.
+    the scale from light to dark. A series without a label is not in the legend. error: half the length of an error
+    bar at every point.
     """
 
     x: Any
@@ -32,6 +33,7 @@ class Series(OneLine):
     shade: float | None = None
     colour: int | None = None
     hollow: Sequence[bool] = ()
+    error: Any = ()
 
     def __post_init__(self) -> None:
         words("a series", label=self.label)
@@ -45,6 +47,8 @@ class Series(OneLine):
         hollow = sequence(self.hollow, "hollow", (bool, np.bool_), "flags")
         if hollow and len(hollow) != len(x):
             raise InvalidInput(f"hollow needs a value for each of the {len(x)} points, got {len(hollow)}")
+        if len(error := numbers(self.error, "error")) not in (0, len(x)):
+            raise InvalidInput(f"error needs a value for each of the {len(x)} points, got {len(error)}")
 
 
 def shaded(

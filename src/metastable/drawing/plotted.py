@@ -106,6 +106,7 @@ def _trace(one: Series, colour: str) -> go.Scatter:
         mode=mode,
         line={"color": colour, "width": 2, "dash": DASHES[one.style]} if "lines" in mode else None,
         marker=marker if "markers" in mode else None,
+        error_y={"array": _numbers(one.error), "thickness": 1.2} if len(one.error) else None,
         showlegend=None if one.label else False,
         hovertemplate="%{x:.4g}, %{y:.4g}<extra>%{fullData.name}</extra>",
     )

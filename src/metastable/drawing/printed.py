@@ -70,8 +70,10 @@ def _lines(drawn: Lines, destination: str | os.PathLike[str]) -> tuple[FilePath,
         if drawn.log_y and drawn.y_floor is not None:
             axis.set_ylim(bottom=drawn.y_floor)
         if drawn.x_ticks is not None:
+            axis.set_xticks([], minor=True)  # a logarithmic axis would write its own marks over these
             axis.set_xticks(list(drawn.x_ticks), list(drawn.x_ticks.values()))
         if drawn.y_ticks is not None:
+            axis.set_yticks([], minor=True)
             axis.set_yticks(list(drawn.y_ticks), list(drawn.y_ticks.values()))
         _label(axis, drawn.title, drawn.x_label, drawn.y_label)
         if crowded:
@@ -85,6 +87,9 @@ def _curve(axis: Any, one: Series, colour: str) -> None:
     x, y = np.asarray(one.x, dtype=float), np.asarray(one.y, dtype=float)
     label = one.label or "_nolegend_"
     axis.plot(x, y, LINESTYLES[one.style], color=colour, markersize=4.5, label=label)
+    error = np.asarray(one.error, dtype=float)
+    if error.size:
+        axis.errorbar(x, y, error, fmt="none", ecolor=colour, elinewidth=1.1, capsize=2.5, label="_nolegend_")
     hollow = np.asarray(one.hollow, dtype=bool)
     if hollow.any():
         axis.plot(x[hollow], y[hollow], "o", color=colour, markerfacecolor="white", markersize=4.5)

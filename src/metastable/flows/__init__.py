@@ -1,6 +1,7 @@
 """Right-hand sides: one file per flow."""
 
 from metastable.flows.axisymmetric import AxisymmetricAttention
+from metastable.flows.causal import Causal
 from metastable.flows.drift import Drift, Velocity
 from metastable.flows.energy import interaction_energy
 from metastable.flows.euclidean import EuclideanAttention
@@ -15,6 +16,7 @@ from metastable.flows.zero_temperature import ZeroTemperature
 
 __all__ = [
     "AxisymmetricAttention",
+    "Causal",
     "Drift",
     "EuclideanAttention",
     "Flow",

@@ -69,6 +69,13 @@ PAPERS: dict[str, Paper] = {
         "2312.10794",
         "metastable.papers.perspective",
     ),
+    "lost-in-the-middle": Paper(
+        "lost-in-the-middle",
+        "Kinetic theory of causal attention: lost in the middle",
+        "Duerinckx, Geshkovski, Rossi",
+        "2605.09213",
+        "metastable.papers.lost_in_the_middle",
+    ),
 }
 
 

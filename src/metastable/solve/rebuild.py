@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from metastable.flows import (
+    Causal,
     EuclideanAttention,
     Flow,
     Hardmax,
@@ -46,6 +47,9 @@ def _candidate(description: dict[str, Any]) -> Flow | None:
         heads = [rebuilt(head) for head in description["heads"]]
         found = [head for head in heads if head is not None]
         return MultiHead(found, **options) if len(found) == len(heads) else None
+    if description["flow"] == "Causal":
+        inner = rebuilt(options.pop("of"))
+        return None if inner is None else Causal(inner, **options)
     kind, weights = KINDS.get(description["flow"]), description.get("weights", {})
     if kind is None or not isinstance(weights, dict) or "V" not in weights:
         return None

@@ -49,6 +49,13 @@ from metastable.theory.rates import (
     rotation_period,
     squared_tangent,
 )
+from metastable.theory.retrieval import (
+    critical_depth,
+    log_retrieval_profile,
+    multihead_profile,
+    retrieval_profile,
+    token_profile,
+)
 from metastable.theory.selection import equilibrium_residual, selection_weights
 from metastable.theory.spectrum import Spectrum, spectrum
 from metastable.theory.stability import (
@@ -90,6 +97,7 @@ __all__ = [
     "comoving_target",
     "coupling_to_limit",
     "critical_beta",
+    "critical_depth",
     "density_bound",
     "distance_to_limit",
     "dominant",
@@ -110,10 +118,12 @@ __all__ = [
     "local_rate",
     "log_jacobian",
     "log_partition_uniform",
+    "log_retrieval_profile",
     "merging_time",
     "mixed_equilibria",
     "mixed_points",
     "moebius",
+    "multihead_profile",
     "optimal_time",
     "phase_times",
     "planar_travel_time",
@@ -122,6 +132,7 @@ __all__ = [
     "priori_bound",
     "rates",
     "rayleigh",
+    "retrieval_profile",
     "rotation_period",
     "sampling_error",
     "scalar_heads",
@@ -136,6 +147,7 @@ __all__ = [
     "tangent_bases",
     "terminal",
     "tilting_rate",
+    "token_profile",
     "token_rate",
     "transported_density",
     "uniform_cap",

@@ -1,14 +1,26 @@
-"""All pairs on the CPU: four kernels for different sizes and one for many systems, exact up to rounding."""
+"""All pairs on the CPU: four kernels for different sizes, one for many systems and one for tokens in an order."""
 
 from metastable.attention.direct.batch import attend_systems, row_sums
 from metastable.attention.direct.blocks import attend_blocks, blocks_additions
+from metastable.attention.direct.causal import attend_causal
 from metastable.attention.direct.dense import attend_dense, dense_additions
 from metastable.attention.direct.exponents import DOUBLE
 from metastable.attention.direct.fused import MAX_COLUMNS, attend_fused, fused_additions, fused_cost, with_item
 from metastable.attention.direct.sdpa import attend_sdpa
 from metastable.attention.kernel import CPU, Kernel
 
-__all__ = ["BLOCKS", "DENSE", "DOUBLE", "FUSED", "MAX_COLUMNS", "SDPA", "attend_systems", "row_sums", "with_item"]
+__all__ = [
+    "BLOCKS",
+    "DENSE",
+    "DOUBLE",
+    "FUSED",
+    "MAX_COLUMNS",
+    "SDPA",
+    "attend_causal",
+    "attend_systems",
+    "row_sums",
+    "with_item",
+]
 
 FUSED = Kernel(
     "fused", attend_fused, devices=CPU, most_columns=MAX_COLUMNS, additions=fused_additions, cost=fused_cost
