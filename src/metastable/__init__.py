@@ -95,7 +95,7 @@ _HOME = {
     **dict.fromkeys(
         ("Causal", "Drift", "EuclideanAttention", "Flow", "Hardmax", "MultiHead", "SelfAttention"), "flows"
     ),
-    **dict.fromkeys(("UnnormalizedAttention", "ZeroTemperature"), "flows"),
+    **dict.fromkeys(("SelfAttention", "UnnormalizedAttention", "ZeroTemperature"), "flows"),
     **dict.fromkeys(("Ensemble", "Measure"), "measure"),
     "verify": "papers",
     **dict.fromkeys(("Event", "Observer", "Path", "Stepper", "load", "register_stepper"), "solve"),

@@ -173,3 +173,12 @@ def test_malformed_flows_are_sentences(call):
     with pytest.raises(InvalidInput) as refused:
         call(ms.SelfAttention(identity(2), 1.0))
     assert len(str(refused.value)) < 200
+
+
+def test_many_systems_move_as_each_alone():
+    many = ms.Ensemble(ms.sphere.uniform(12, 2, seed=4).view(3, 4, 2))
+    betas = [0.5, 1.0, 2.0]
+    path = ms.solve(Causal(ms.SelfAttention(identity(2), betas), alibi=1.0), many, t=1.0)
+    for s, beta in enumerate(betas):
+        alone = ms.solve(Causal(ms.SelfAttention(identity(2), beta), alibi=1.0), many[s], t=1.0)
+        torch.testing.assert_close(path.end[s].points, alone.end.points, rtol=0, atol=1e-9)

@@ -71,6 +71,16 @@ class Causal(Flow):
         """That of the flow."""
         return self._masked.time_scale
 
+    @property
+    def systems(self) -> int | None:
+        """Those of the flow."""
+        return self.flow.systems
+
+    def of_system(self, index: int) -> Causal:
+        """The causal flow of one of many systems."""
+        super().of_system(index)
+        return self if self.systems is None else Causal(self.flow.of_system(index), self.alibi, self.include_self)
+
     def for_run(self, plan: Plan) -> Causal:
         """With the flow as the run takes it."""
         super().for_run(plan)
