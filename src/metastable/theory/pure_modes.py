@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from metastable.arguments import integer, number
+from metastable.arguments import OneLine, integer, number
 from metastable.errors import InvalidInput
 from metastable.theory.selection import LARGEST, read_eigenvalues
 
@@ -23,8 +23,8 @@ MOST_NUMBERS = 2**24
 """Largest table of points that a mode writes out, 128 MiB."""
 
 
-@dataclass(frozen=True)
-class PureMode:
+@dataclass(frozen=True, repr=False)
+class PureMode(OneLine):
     """`plus` tokens at e_p and `minus` at -e_p, p = `axis`, at inverse temperature beta.
 
     eigenvalues: a row of them, counted by `axis` as they stand, or a symmetric matrix, counted from its largest.
