@@ -27,7 +27,9 @@ def random_case(seed: int) -> tuple[Forecast, np.ndarray] | None:
     s = spectrum(w)
     if s.kind not in ("point pair", "subsphere") or s.singular:
         return None
-    most = 120 if s.dimension > 1 or not symmetric else 2000 if d == 2 else 500  # what transport and a cold run cost
+    most = (
+        120 if s.dimension > 1 or not symmetric else 2000 if d == 2 else 500
+    )  # what transport and a cold run cost
     n = int(np.exp(rng.uniform(math.log(50), math.log(most))))
     kind, sample = rng.random(), int(rng.integers(1 << 30))
     if kind < 0.4 and d < 4:
