@@ -108,3 +108,21 @@ def test_what_they_are_in_one_line():
 def test_bad_input_is_refused_with_a_sentence(build, match):
     with pytest.raises(InvalidInput, match=match):
         build(random_weights(0, 3))
+
+
+@pytest.mark.parametrize("name", ["ornstein_uhlenbeck", "oscillating"])
+def test_random_weights_are_schedules_that_descend(name):
+    schedules = getattr(ms.Schedule, name)(3, 1.0, heads=4, steps=8, seed=2)
+    up = getattr(ms.Schedule, name)(3, 1.0, heads=4, steps=8, seed=2, descent=False)
+    assert len(schedules) == 4 and all(s.end == 1.0 and len(s.breakpoints) == 7 for s in schedules)
+    for t in (0.0, 0.3, 1.0):
+        for down, other in zip(schedules, up, strict=True):
+            assert torch.equal(down(t).V, -down(t).B) and torch.equal(other(t).V, other(t).B)
+            assert torch.equal(down(t).B, other(t).B) and torch.equal(down(t).B, down(t).B.T)
+    assert not torch.equal(schedules[0](0.5).B, schedules[1](0.5).B)
+    with pytest.raises(InvalidInput, match="no weights after t = 1"):
+        schedules[0](1.5)
+    with pytest.raises(InvalidInput, match="descent must be True or False"):
+        getattr(ms.Schedule, name)(3, 1.0, descent=1)
+    with pytest.raises(InvalidInput, match="start must be symmetric"):
+        getattr(ms.Schedule, name)(2, 1.0, start=[[0.0, 1.0], [0.0, 0.0]])

@@ -5,6 +5,7 @@ from metastable.flows.energy import interaction_energy
 from metastable.flows.euclidean import EuclideanAttention
 from metastable.flows.flow import Flow
 from metastable.flows.hardmax import Hardmax
+from metastable.flows.head_descent import HeadDescent
 from metastable.flows.multihead import MultiHead
 from metastable.flows.softmax import SelfAttention
 from metastable.flows.unnormalized import UnnormalizedAttention
@@ -15,6 +16,7 @@ __all__ = [
     "EuclideanAttention",
     "Flow",
     "Hardmax",
+    "HeadDescent",
     "MultiHead",
     "SelfAttention",
     "UnnormalizedAttention",

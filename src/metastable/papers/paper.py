@@ -39,6 +39,13 @@ PAPERS: dict[str, Paper] = {
         "2605.10931",
         "metastable.papers.concentration",
     ),
+    "scheduled-heads": Paper(
+        "scheduled-heads",
+        "Time-dependent Wasserstein gradient flows",
+        "Massucco, Del Grande, Carioni, Brune, Schönlieb",
+        "2605.18870",
+        "metastable.papers.scheduled_heads",
+    ),
 }
 
 

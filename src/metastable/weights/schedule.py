@@ -7,10 +7,13 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from metastable.arguments import flag, function, number, numbers, sequence, shown
 from metastable.errors import InvalidInput, MetastableError
 from metastable.weights.head import AttentionWeights
+from metastable.weights.ornstein_uhlenbeck import NOISE, OrnsteinUhlenbeck
+from metastable.weights.target import Target
 
 ROUNDING = 1e-12
 """Relative difference below which two times are one: a few thousand rounding errors of sums of steps."""
@@ -72,6 +75,55 @@ class Schedule:
 
         return cls(layer_at, tuple(edges[1:-1]), piecewise_constant=True, end=end)
 
+    @classmethod
+    def ornstein_uhlenbeck(
+        cls,
+        d: int,
+        t: float,
+        *,
+        heads: int = 1,
+        noise: float = NOISE,
+        steps: int | None = None,
+        start: Any = None,
+        seed: int = 0,
+        descent: bool = True,
+    ) -> tuple[Schedule, ...]:
+        """One schedule per head until t: B = D_h and V = -D_h, dD_h = (I - D_h) dt + sqrt(noise) dW.
+
+        The arguments are those of `OrnsteinUhlenbeck`. descent: V = -D_h, with which attention lowers its energy,
+        as in [arXiv:2605.18870]; False has V = D_h.
+
+        >>> schedule, = Schedule.ornstein_uhlenbeck(3, 20.0, seed=42)
+        >>> bool((schedule(0.3).V == -schedule(0.3).B).all())
+        True
+        """
+        target = Target.resting(d, heads)
+        return cls._per_head(OrnsteinUhlenbeck(target, t, steps, noise, start, seed), descent)
+
+    @classmethod
+    def oscillating(
+        cls,
+        d: int,
+        t: float,
+        *,
+        heads: int = 1,
+        noise: float = NOISE,
+        steps: int | None = None,
+        start: Any = None,
+        seed: int = 0,
+        descent: bool = True,
+    ) -> tuple[Schedule, ...]:
+        """The same with dD_h = (A_h(t) - D_h) dt + sqrt(noise) dW, A the oscillating target, phases 2 pi h/H."""
+        target = Target.oscillating(d, heads)
+        return cls._per_head(OrnsteinUhlenbeck(target, t, steps, noise, start, seed), descent)
+
+    @classmethod
+    def _per_head(cls, process: OrnsteinUhlenbeck, descent: bool) -> tuple[Schedule, ...]:
+        sign, kinks = -1.0 if flag(descent, "descent") else 1.0, tuple(process.times[1:-1].tolist())
+        parts = [_OneHead(process, h, sign) for h in range(process.heads)]
+        # No step goes beyond a kink, so that there is nothing to probe for.
+        return tuple(cls(part, kinks, time_scale=process.step, end=process.t) for part in parts)
+
     def __call__(self, t: float) -> AttentionWeights:
         """The weights at time t (right-continuous at breakpoints)."""
         if t > self.end * (1 + ROUNDING):
@@ -120,6 +172,23 @@ class Schedule:
         jumps = f", {len(self.breakpoints)} breakpoints" if self.breakpoints else ""
         scale = "" if self.time_scale is None else f", time_scale={self.time_scale:g}"
         return f"Schedule({name}{jumps}{scale})"
+
+
+@dataclass(frozen=True, eq=False)
+class _OneHead:
+    """t -> V = sign D_h(t), B = D_h(t)."""
+
+    process: OrnsteinUhlenbeck
+    head: int
+    sign: float
+
+    def __call__(self, t: float) -> AttentionWeights:
+        D = self.process(t)[self.head]
+        return AttentionWeights(V=self.sign * D, B=D)
+
+    def describe(self) -> dict[str, Any]:
+        """The process, and which head of it."""
+        return {"process": self.process.describe(), "head": self.head, "sign": self.sign}
 
 
 def _same_time(a: float, b: float) -> bool:
