@@ -5,7 +5,7 @@ import torch
 import metastable as ms
 from metastable.errors import InvalidInput
 from metastable.flows import HeadDescent
-from metastable.observe import energy_balance, head_dissipation, weight_gradient
+from metastable.observe import EnergyBalance, energy_balance, head_dissipation, weight_gradient
 from metastable.weights import OrnsteinUhlenbeck, Target
 from small_runs import gaussian, random_measure
 
@@ -120,6 +120,10 @@ def test_bad_input_is_refused_with_a_sentence():
         (lambda: head_dissipation(rho, None), "flow must be a HeadDescent"),
         (lambda: head_dissipation([[1.0, 0.0]], flow), r"points must have shape \(n, 3\)"),
         (lambda: weight_gradient(rho, flow, None), "t must be a number"),
+        (
+            lambda: EnergyBalance(*[torch.zeros(2)] * 5, torch.zeros(3)),
+            "dissipated of an EnergyBalance must be one",
+        ),
     ):
         with pytest.raises(InvalidInput, match=match) as refused:
             call()

@@ -85,7 +85,6 @@ def test_between_its_times_the_path_is_linear():
     assert torch.equal(process(0.0), process.values[0]) and torch.equal(process(1.0), process.values[-1])
     middle = (process.values[1] + process.values[2]) / 2
     assert (process(0.375) - middle).abs().max() < 1e-15
-    assert torch.equal(process.pull(), process.target(process.times) - process.values)
 
 
 def test_defaults_are_the_published_ones():

@@ -70,6 +70,8 @@ def test_a_matrix_that_is_not_symmetric_is_refused_in_a_sentence():
         (lambda: Target.resting(2, 0), "heads must be >= 1"),
         (lambda: Target.oscillating(2, 10**400), "more than memory holds"),
         (lambda: Target.oscillating("3"), "d must be an integer"),
+        (lambda: Target.resting(2)(math.nan), "t must be a finite time"),
+        (lambda: Target.resting(2).response("3"), "t must be an array of real numbers"),
         (lambda: symmetric_heads([[1.0, math.nan], [0.0, 1.0]], "D"), "D must be finite"),
         (lambda: symmetric_heads(np.zeros((2, 3)), "D"), r"D must be matrices of shape \(H, d, d\)"),
         (lambda: Target(np.eye(2), np.eye(2), np.eye(2), np.eye(2)), "amplitude of a target must be"),

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.arguments import choice, instance
+from metastable.arguments import choice, instance, shape, shown
 from metastable.errors import InvalidInput
 from metastable.flows.head_descent import HeadDescent
 from metastable.flows.head_sums import SCORES_AT_ONCE, head_sums
@@ -43,6 +43,12 @@ class EnergyBalance:
     ito: Float[Tensor, "m"]
     martingale: Float[Tensor, "m"]
     dissipated: Float[Tensor, "m"]
+
+    def __post_init__(self) -> None:
+        for name in ("times", "energy", "supplied", "ito", "martingale", "dissipated"):
+            value = getattr(self, name)
+            if not (isinstance(value, Tensor) and value.ndim == 1 and shape(value) == shape(self.times)):
+                raise InvalidInput(f"{name} of an EnergyBalance must be one number per time, got {shown(value)}")
 
     @property
     def residual(self) -> Float[Tensor, "m"]:

@@ -114,10 +114,6 @@ class OrnsteinUhlenbeck:
         k = min(int(place), self.steps - 1)
         return torch.lerp(self.values[k], self.values[k + 1], place - k)
 
-    def pull(self, k: slice = slice(None)) -> Float[Tensor, "m h d d"]:
-        """A(t) - D(t) at times of the grid: the drift of the weights."""
-        return self.target(self.times[k]) - self.values[k]
-
     @cached_property
     def innovations(self) -> Float[Tensor, "m h d d"]:
         """D(t_{k+1}) - E[D(t_{k+1}) | D(t_k)]: independent, of mean zero, nu (1 - e^{-2 step})/2 times a unit

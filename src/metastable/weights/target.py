@@ -103,7 +103,9 @@ class Target:
         return self.mean + self.amplitude * (torch.cos(angle) + w * torch.sin(angle)) / (1 + w.square())
 
     def _angle(self, t: float | Tensor) -> Tensor:
-        time = torch.as_tensor(t, dtype=torch.float64)
+        time = as_tensor(t, "t")
+        if time.ndim > 1 or not bool(torch.isfinite(time).all()):
+            raise InvalidInput(f"t must be a finite time or a row of them, got {shown(t)}")
         return self.frequency * time[..., None, None, None] + self.phase
 
     def __repr__(self) -> str:

@@ -95,7 +95,7 @@ def heads_figure(outcome: Outcome, title: str, order: float, label: str) -> Line
             Series(heads, mean, "mean", "marked", colour=0),
             Series(grid, level * grid**order, label, "dashed", colour=0),
         ],
-        log_x=True, log_y=True,
+        log_x=True, log_y=True, x_ticks={float(h): f"{h:g}" for h in heads},
     )  # fmt: skip
 
 

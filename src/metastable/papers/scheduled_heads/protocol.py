@@ -46,6 +46,11 @@ def oscillating(t: float, steps: int, heads: int, seed: int, d: int = 3, noise: 
     return OrnsteinUhlenbeck(Target.oscillating(d, heads), t, steps, noise, seed=seed)
 
 
+def inverses(steps: np.ndarray) -> dict[float, str]:
+    """Marks of an axis of time steps, 1/16 and the like."""
+    return {float(step): f"1/{round(1 / step)}" for step in steps}
+
+
 def published_dissipation(rho: Measure, flow: HeadDescent, t: float) -> float:
     """G^2 as the public code has it: sum_i m_i |v_i|^2/((1/H) sum_h 1/Z_i^h), right for one head."""
     log_z, _ = head_sums(rho.points, rho.mass, flow.heads_at(t, rho.points))

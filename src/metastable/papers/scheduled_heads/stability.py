@@ -13,12 +13,14 @@ from metastable.drawing import Lines, Series
 from metastable.flows import HeadDescent
 from metastable.papers.claim import Claim, Outcome, Setting, as_rows
 from metastable.papers.reading import fine, listed, slope
-from metastable.papers.scheduled_heads.protocol import PAPER, oscillating, resting, tokens
+from metastable.papers.scheduled_heads.protocol import PAPER, inverses, oscillating, resting, tokens
 from metastable.papers.verdict import ESTIMATE
 from metastable.solve.solve import solve
 from metastable.weights import OrnsteinUhlenbeck
 
 THEME = "Stability"
+SHOWN = 30.0
+"""Growth up to which the bound is drawn; it soon leaves what is measured far below."""
 
 
 def tokens_along(process: OrnsteinUhlenbeck, rho0: Tensor, times: np.ndarray, method: str = "rk4") -> Tensor:
@@ -76,8 +78,10 @@ def data_figure(outcome: Outcome) -> Lines:
     """Growth of the distance and Gronwall's bound."""
     t, series = outcome.curves["t"], []
     for place, name in enumerate(("Ornstein-Uhlenbeck", "oscillating")):
+        bound = outcome.curves[f"bound {name}"]
+        near = bound < SHOWN
         series.append(Series(t, outcome.curves[name], f"{name}, H = 4", colour=place))
-        series.append(Series(t, outcome.curves[f"bound {name}"], "Grönwall's bound", "dashed", colour=place))
+        series.append(Series(t[near], bound[near], "Grönwall's bound", "dashed", colour=place))
     return Lines(
         "Tokens that start close to each other",
         "time t",
@@ -168,7 +172,7 @@ def euler_figure(outcome: Outcome) -> Lines:
     ]
     return Lines(
         "Euler along one path of random weights", "step dt", "change of the tokens at t = 1 with dt/2", series,
-        log_x=True, log_y=True,
+        log_x=True, log_y=True, x_ticks=inverses(dt),
     )  # fmt: skip
 
 
