@@ -27,9 +27,8 @@ class Target:
     mean C, amplitude R and phase phi (H, d, d); frequency w (d, d). [arXiv:2605.18870] has two of them: `resting`,
     the identity, and `oscillating`, whose heads are shifted in time by 2 pi h/H.
 
-    >>> Target.oscillating(2, heads=4)(0.0)[1]  # head 1 of 4 is a quarter of a turn ahead
-    tensor([[2.0000e+00, 1.2246e-16],
-            [1.2246e-16, 2.0000e+00]], dtype=torch.float64)
+    >>> Target.oscillating(2, heads=4)(0.0)[2].round(decimals=9).diagonal().tolist()  # half a turn ahead
+    [0.5, 3.5]
     """
 
     mean: Float[Tensor, "h d d"]
