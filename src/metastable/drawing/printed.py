@@ -66,8 +66,10 @@ def _lines(drawn: Lines, destination: str | os.PathLike[str]) -> tuple[FilePath,
         if drawn.log_y and drawn.y_floor is not None:
             axis.set_ylim(bottom=drawn.y_floor)
         if drawn.x_ticks is not None:
+            axis.set_xticks([], minor=True)  # a logarithmic axis would write its own marks over these
             axis.set_xticks(list(drawn.x_ticks), list(drawn.x_ticks.values()))
         if drawn.y_ticks is not None:
+            axis.set_yticks([], minor=True)
             axis.set_yticks(list(drawn.y_ticks), list(drawn.y_ticks.values()))
         _label(axis, drawn.title, drawn.x_label, drawn.y_label)
         if crowded:
