@@ -29,6 +29,8 @@ def engine() -> None:
 
     import metastable as ms
     from metastable import observe
+    from metastable.flows import HeadDescent
+    from metastable.weights import OrnsteinUhlenbeck, Target
 
     for d, nodes in ((2, ms.sphere.equispaced(9)), (3, ms.sphere.fibonacci(9)), (5, ms.sphere.uniform(9, 5))):
         g = torch.Generator().manual_seed(1)
@@ -50,6 +52,15 @@ def engine() -> None:
                 path = ms.solve(flow, rho, 0.2, times=3, method=method, events=[event])
                 assert path.points.shape == (3, 9, d)
         ms.solve(ms.EuclideanAttention(w, 1.0), 2 * nodes, 0.2)
+        for target in (Target.resting(d, 2), Target.oscillating(d, 2)):
+            moving = OrnsteinUhlenbeck(target, 0.2, 4)
+            for mobility in ("head", "harmonic"):
+                down = HeadDescent(moving.refined(2), mobility)
+                path = ms.solve(down, rho, 0.2, times=9, method="euler", step=0.025)
+                observe.energy_balance(path, down, "stratonovich")
+                observe.weight_gradient(rho, down, observe.head_dissipation(rho, down))
+            target.response(moving.times)
+        ms.solve(ms.SelfAttention(ms.Schedule.oscillating(d, 0.2, steps=2)[0], 1.0), rho, 0.2)
         for observed in (
             observe.order_parameter, observe.effective_rank, observe.cluster_count, observe.overlap_histogram,
         ):  # fmt: skip

@@ -27,6 +27,7 @@ import metastable as ms
 from metastable import papers, spectral, theory
 from metastable.errors import MetastableError
 from metastable.measure import Ensemble
+from metastable.weights import OrnsteinUhlenbeck, Target
 
 LONGEST_SENTENCE = 300
 """Characters of a refusal: names, a value of at most 60, what was expected, and what to do instead."""
@@ -112,6 +113,21 @@ def flow() -> ms.SelfAttention:
 @cache
 def path() -> ms.Path:
     return ms.solve(flow(), tokens(), 0.2, times=3)
+
+
+@cache
+def weights_process() -> OrnsteinUhlenbeck:
+    return OrnsteinUhlenbeck(Target.resting(2), 0.2, 2)
+
+
+@cache
+def descending() -> ms.flows.HeadDescent:
+    return ms.flows.HeadDescent(weights_process())
+
+
+@cache
+def descended() -> ms.Path:
+    return ms.solve(descending(), tokens(), 0.2, times=3)
 
 
 def claim() -> papers.Claim:
@@ -215,6 +231,14 @@ RIGHT_FOR: dict[str, dict[str, Callable[[], Any]]] = {
     },
     "ms.sphere.chordal_distance": {"a": lambda: tokens().points, "b": lambda: tokens().points},
     "ms.sphere.geodesic_distance": {"a": lambda: tokens().points, "b": lambda: tokens().points},
+    "ms.flows.HeadDescent": {"heads": lambda: np.eye(2)},
+    "ms.observe.energy_balance": {"flow": descending, "path": descended},
+    "ms.observe.head_dissipation": {"flow": descending},
+    "ms.observe.weight_gradient": {"flow": descending},
+    "ms.observe.EnergyBalance": dict.fromkeys(
+        ("times", "energy", "supplied", "ito", "martingale", "dissipated"),
+        lambda: torch.zeros(3, dtype=torch.float64),
+    ),
     "ms.audit": {"encoder": lambda: None},
     "ms.encoders.load": {"source": lambda: "no-such-model"},
 }
@@ -252,12 +276,16 @@ INSTANCES: dict[str, Callable[[], Any]] = {
     "uniform law": lambda: ms.meanfield.Uniform(2),
     "vMF law": lambda: ms.meanfield.VonMisesFisher([1.0, 0.0], 3.0),
     "claim": claim,
+    "target": lambda: Target.oscillating(2, 2),
+    "random weights": weights_process,
+    "descent": descending,
 }
 """Objects whose methods are tried."""
 
 PROTOCOL = {
     "drift", "ambient_drift", "evaluate", "attention", "rate", "weights_at", "advance", "begin", "refusal", "gap",
     "apply_after_average", "evaluate_many", "gaps", "judge", "once", "can", "available", "at_tolerance",
+    "combined", "heads_at",
 }  # fmt: skip
 """Methods that the engine calls with what it has checked: a stepper's, a kernel's, a flow's inner ones."""
 

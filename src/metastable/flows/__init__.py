@@ -7,6 +7,7 @@ from metastable.flows.energy import interaction_energy
 from metastable.flows.euclidean import EuclideanAttention
 from metastable.flows.flow import Flow
 from metastable.flows.hardmax import Hardmax
+from metastable.flows.head_descent import HeadDescent
 from metastable.flows.multihead import MultiHead
 from metastable.flows.relu import ReLUAttention
 from metastable.flows.rescaled import RescaledAttention
@@ -21,6 +22,7 @@ __all__ = [
     "EuclideanAttention",
     "Flow",
     "Hardmax",
+    "HeadDescent",
     "MultiHead",
     "ReLUAttention",
     "RescaledAttention",

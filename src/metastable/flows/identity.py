@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from metastable.weights import AttentionWeights, Schedule
+from metastable.weights import AttentionWeights, OrnsteinUhlenbeck, Schedule
 
 _LIBRARIES = frozenset({"metastable", "torch", "numpy", "scipy", "numba"} | sys.stdlib_module_names)
 """Packages whose functions and classes are known by name; their versions stand in the provenance."""
@@ -101,6 +101,9 @@ def vouched(description: Any, key: str) -> Any:
 def describe_weights(weights: AttentionWeights | Schedule) -> dict[str, Any]:
     """Weights for provenance: their digest always, their entries when they are few."""
     if isinstance(weights, Schedule):
+        own = getattr(weights.function, "describe", None)
+        if callable(own) and ours(type(weights.function).__module__):  # it knows all that its values depend on
+            return {"schedule": own()}
         # Between any probes there is room for a bump, so what counts is the function itself: its code and all that
         # it reads. The values see what code does not say (a file that it reads, a library that was changed).
         times = [0.0, *weights.breakpoints]
@@ -121,6 +124,15 @@ def describe_weights(weights: AttentionWeights | Schedule) -> dict[str, Any]:
     if weights.d <= 16:
         described |= {"V": weights.V.tolist(), "B": weights.B.tolist()}
     return described
+
+
+def describe_heads(heads: Tensor | OrnsteinUhlenbeck) -> dict[str, Any]:
+    """Symmetric matrices of several heads, or the process that they follow, for provenance."""
+    if isinstance(heads, OrnsteinUhlenbeck):
+        return heads.describe()
+    bits = heads.detach().to("cpu", torch.float64).contiguous().numpy().tobytes()
+    described: dict[str, Any] = {"shape": list(heads.shape), "sha256": hashlib.sha256(bits).hexdigest()}
+    return described | {"D": heads.tolist()} if heads.numel() <= 256 else described
 
 
 def _probed(schedule: Schedule, t: float) -> str | None:

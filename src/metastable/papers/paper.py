@@ -76,6 +76,13 @@ PAPERS: dict[str, Paper] = {
         "2605.09213",
         "metastable.papers.lost_in_the_middle",
     ),
+    "scheduled-heads": Paper(
+        "scheduled-heads",
+        "Time-dependent Wasserstein gradient flows",
+        "Massucco, Del Grande, Carioni, Brune, Schönlieb",
+        "2605.18870",
+        "metastable.papers.scheduled_heads",
+    ),
 }
 
 

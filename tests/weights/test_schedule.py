@@ -1,40 +1,13 @@
-"""One head, dense and in factors, and weights that depend on time."""
+"""Weights that depend on time."""
 
 import math
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 import metastable as ms
 from metastable.errors import InvalidInput
-from small_runs import low_rank_and_dense, random_measure, random_weights, weights
-
-
-@given(seed=st.integers(0, 10**6), rank=st.integers(1, 3))
-def test_factors_equal_dense(seed, rank):
-    low, dense = low_rank_and_dense(seed, rank, 6)
-    x = random_measure(seed, 9, 6).points
-    assert abs(low.B_norm - dense.B_norm) <= 1e-12 * dense.B_norm
-    assert abs(low.V_norm - dense.V_norm) <= 1e-12 * dense.V_norm
-    assert (low.B_transpose(x) - x @ dense.B).abs().max() < 1e-12
-    for name in ("V", "B", "M"):
-        assert (getattr(low, name) - getattr(dense, name)).abs().max() < 1e-12 * (1 + dense.M.abs().max())
-    for w in (low, dense):
-        assert (w.queries(x) @ w.keys(x).T - x @ dense.B @ x.T).abs().max() < 1e-11
-        assert (w.apply_V(x) - x @ dense.V.T).abs().max() < 1e-11
-        # An average commutes with V: what attention averages, and the matrix after it.
-        mean = w.values(x).mean(0, keepdim=True)
-        assert (w.apply_after_average(mean) - x.mean(0) @ dense.V.T).abs().max() < 1e-12
-
-
-def test_the_same_weights_in_another_precision():
-    single = weights().to(dtype=torch.float32)
-    assert single.V.dtype == torch.float32
-    assert torch.equal(single.M, (single.V @ single.B.T))
-    assert weights().V.dtype == torch.float64
+from small_runs import random_weights, weights
 
 
 def test_breakpoints_are_sorted():
@@ -109,22 +82,8 @@ def test_a_schedule_is_a_function_that_works(wrong):
             ms.SelfAttention(ms.Schedule(failing), 1.0)
 
 
-def test_double_stays_double_and_single_is_announced():
-    for exact in ([[0.3]], [[np.float64(0.3)]], np.array([[0.3]]), torch.tensor([[0.3]], dtype=torch.float64)):
-        w = ms.AttentionWeights(V=exact, B=exact)
-        assert w.V.item() == w.B.item() == 0.3 and w.V.dtype == torch.float64
-        assert repr(w) == "AttentionWeights(d=1, dense)"
-        assert ms.AttentionWeights.from_qkv(exact, exact, exact).V.item() == 0.3
-    single = torch.tensor([[0.3]])
-    w = ms.AttentionWeights(V=single, B=[[0.3]])
-    assert w.V.item() == single.item() != 0.3 and w.B.item() == 0.3
-    assert repr(w) == repr(w.to(dtype=torch.float32)) == "AttentionWeights(d=1, dense, given in float32)"
-    assert "given in float32" in repr(ms.AttentionWeights.from_qkv(single, single, single))
-
-
 def test_what_they_are_in_one_line():
     w = weights()
-    assert repr(w) == "AttentionWeights(d=2, dense)"
     assert repr(ms.Schedule.layers([w, w], 3.0)) == "Schedule(2 layers until t = 3)"
     assert (
         repr(ms.Schedule(abs, breakpoints=[1.0], time_scale=0.1)) == "Schedule(abs, 1 breakpoints, time_scale=0.1)"
@@ -141,12 +100,6 @@ def test_what_they_are_in_one_line():
         (lambda w: ms.Schedule.layers([w, w], 1.0, knots=[0.0, 2.0, 1.0]), "knots must be strictly increasing"),
         (lambda w: ms.Schedule(lambda t: w, time_scale=0.0), "time_scale must be > 0"),
         (lambda w: ms.Schedule(lambda t: w, time_scale="fast"), "time_scale must be a number"),
-        (lambda w: ms.AttentionWeights(V=w.V, B=[[1.0, 2.0]]), "B must be square"),
-        (lambda w: ms.AttentionWeights(V=w.V, B=torch.eye(2)), "same shape"),
-        (lambda w: ms.AttentionWeights(V=w.V * float("nan"), B=w.B), "V must be finite"),
-        (lambda w: ms.AttentionWeights(V="abc", B=w.B), "V must be"),
-        (lambda w: ms.AttentionWeights.from_qkv(torch.ones(1, 3), torch.ones(2, 3), w.V), "Q and K must have"),
-        (lambda w: ms.AttentionWeights.from_qkv(torch.ones(1, 3), torch.ones(1, 3), torch.ones(1, 3)), "needs O"),
         (lambda w: ms.Schedule.layers([], 1.0), "at least one layer"),
         (lambda w: ms.Schedule.layers([w], -1.0), "t must be > 0"),
         (lambda w: ms.Schedule.layers([w, w], 1.0, knots=[0.0, 1.0]), "need 3 knots"),
@@ -155,3 +108,21 @@ def test_what_they_are_in_one_line():
 def test_bad_input_is_refused_with_a_sentence(build, match):
     with pytest.raises(InvalidInput, match=match):
         build(random_weights(0, 3))
+
+
+@pytest.mark.parametrize("name", ["ornstein_uhlenbeck", "oscillating"])
+def test_random_weights_are_schedules_that_descend(name):
+    schedules = getattr(ms.Schedule, name)(3, 1.0, heads=4, steps=8, seed=2)
+    up = getattr(ms.Schedule, name)(3, 1.0, heads=4, steps=8, seed=2, descent=False)
+    assert len(schedules) == 4 and all(s.end == 1.0 and len(s.breakpoints) == 7 for s in schedules)
+    for t in (0.0, 0.3, 1.0):
+        for down, other in zip(schedules, up, strict=True):
+            assert torch.equal(down(t).V, -down(t).B) and torch.equal(other(t).V, other(t).B)
+            assert torch.equal(down(t).B, other(t).B) and torch.equal(down(t).B, down(t).B.T)
+    assert not torch.equal(schedules[0](0.5).B, schedules[1](0.5).B)
+    with pytest.raises(InvalidInput, match="no weights after t = 1"):
+        schedules[0](1.5)
+    with pytest.raises(InvalidInput, match="descent must be True or False"):
+        getattr(ms.Schedule, name)(3, 1.0, descent=1)
+    with pytest.raises(InvalidInput, match="start must be symmetric"):
+        getattr(ms.Schedule, name)(2, 1.0, start=[[0.0, 1.0], [0.0, 0.0]])
