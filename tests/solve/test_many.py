@@ -159,3 +159,14 @@ def test_what_does_not_fit_is_refused_in_a_sentence(call, words) -> None:
     with pytest.raises(InvalidInput, match=words) as caught:
         call()
     assert len(str(caught.value)) < 200 and "\n" not in str(caught.value)
+
+
+def test_a_flow_of_ones_own_moves_every_system_by_its_own_drift() -> None:
+    class Half(ms.SelfAttention):
+        def drift(self, t, points, mass):
+            return super().drift(t, points, mass).vector / 2
+
+    many, flow = systems(2, 3), Half(W, 2.0)
+    path = ms.solve(flow, many, 1.0)
+    for s in range(2):
+        assert float((path.end.points[s] - ms.solve(flow, many[s], 1.0).end.points).abs().max()) < 1e-8

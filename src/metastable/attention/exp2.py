@@ -58,8 +58,7 @@ _bits_32, _float_32 = _bitcast(types.float32, types.int32), _bitcast(types.int32
 _SHIFT_32 = np.int32(23)
 
 
-@intrinsic
-def wide(_context: Any) -> Any:
+def _wide(_context: Any) -> Any:
     """Called anywhere in a compiled function: its loops may use vectors of 512 bits, where the processor has them.
 
     LLVM prefers 256 bits, for processors that slow down with wider ones; loops that are one exponential after the
@@ -71,6 +70,9 @@ def wide(_context: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(), codegen
+
+
+wide: Any = intrinsic(_wide)
 
 
 def exp2(t: Any) -> Any:

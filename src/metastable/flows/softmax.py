@@ -77,7 +77,8 @@ class SelfAttention(AttendingFlow):
         which: Int[Tensor, "b"],
     ) -> Velocities:
         """All systems at once, where they have one field-free set of weights that does not change in time."""
-        if self.field is not None or type(self).attention is not SelfAttention.attention or scheduled(self):
+        own = self._foreign or type(self).attention is not SelfAttention.attention
+        if own or self.field is not None or scheduled(self):
             return super().evaluate_many(t, points, mass, which)
         w, beta = self.weights_at(0.0, points), self._betas(which, points)
         rows = points.reshape(-1, points.shape[-1])

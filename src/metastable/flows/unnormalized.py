@@ -81,7 +81,7 @@ class UnnormalizedAttention(AttendingFlow):
         which: Int[Tensor, "b"],
     ) -> Velocities:
         """All systems at once, where their weights do not change in time."""
-        if scheduled(self):
+        if self._foreign or scheduled(self):
             return super().evaluate_many(t, points, mass, which)
         w, beta = self.weights_at(0.0, points), self._betas(which, points)
         rows = points.reshape(-1, points.shape[-1])
