@@ -79,9 +79,7 @@ def many_stepper(
     if not isinstance(stepper, Adaptive):
         raise InvalidInput(f"an Ensemble is solved by the method 'adaptive', got {shown(stepper.name)}")
     if observers:
-        raise InvalidInput(
-            "systems of an Ensemble are at different times, so it takes no observers; use events"
-        )
+        raise InvalidInput("systems of an Ensemble are at different times, so it takes no observers; use events")
     if out is not None:
         raise InvalidInput("a run of an Ensemble is not streamed to disk; save its path with path.save")
     return stepper
