@@ -208,7 +208,9 @@ def main() -> None:
     )
     for column in ("d", "n", "beta", "t", "metastable [s]", "evaluations", *PEERS):
         table.add_column(column, justify="right")
-    rows = []
+    options.out.mkdir(parents=True, exist_ok=True)
+    machine = {"cores": os.cpu_count(), "load": os.getloadavg()[0], "metastable": ms.__version__}
+    rows: list[dict[str, Any]] = []
     for d in options.d:
         sizes = (200,) if options.quick else (200, 2000, 20_000) if options.full and d <= 8 else (200, 2000)
         for beta in (64.0,) if options.quick else (1.0, 64.0, 1000.0):
@@ -229,12 +231,10 @@ def main() -> None:
                     cells = (str(d), f"{n:,}", f"{beta:g}", f"{t:g}", f"{ours['cpu']:.3g}")
                     table.add_row(*cells, f"{ours['evaluations']:.0f}", *ratios)
                     console.print(f"{cells}: {ratios}", style="dim")
+                    result = {"machine": machine, "target": TARGET, "rows": rows}
+                    (options.out / "whole_run.json").write_text(json.dumps(result, indent=1) + "\n")
     torch.set_num_threads(threads)
     console.print(table)
-    options.out.mkdir(parents=True, exist_ok=True)
-    machine = {"cores": os.cpu_count(), "load": os.getloadavg()[0], "metastable": ms.__version__}
-    result = {"machine": machine, "target": TARGET, "rows": rows}
-    (options.out / "whole_run.json").write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":
