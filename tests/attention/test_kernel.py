@@ -133,7 +133,9 @@ def test_what_a_kernel_cannot_is_declared_and_refused(name, wrong):
         KERNELS[name](wrong, 1e-6)
 
 
-@pytest.mark.parametrize("name", ["dense", "fused", "blocks", "sdpa", "circle", "sphere", "sphere_grid"])
+@pytest.mark.parametrize(
+    "name", ["dense", "fused", "blocks", "products", "sdpa", "circle", "sphere", "sphere_grid"]
+)
 def test_what_a_kernel_can_is_declared_and_done(name):
     right = operands(d=KERNELS[name].dimension or 3)
     assert KERNELS[name].can(right, 1e-6)
@@ -142,7 +144,7 @@ def test_what_a_kernel_can_is_declared_and_done(name):
     assert float((found.mean - exact.mean).norm(dim=1).max()) <= (found.error or 1e-14) <= 1e-6
 
 
-@pytest.mark.parametrize("name", ["fused", "blocks", "sdpa", "circle"])
+@pytest.mark.parametrize("name", ["fused", "blocks", "products", "sdpa", "circle"])
 def test_other_devices_are_refused_in_a_sentence(name):
     x = torch.empty((4, 2), dtype=torch.float64, device="meta")
     elsewhere = Operands(x, x, x, torch.empty(4, dtype=torch.float64, device="meta"), 1.0)

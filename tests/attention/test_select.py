@@ -18,9 +18,10 @@ from metastable.attention.sphere import plan
 def test_auto_names_the_kernel_that_ran():
     small, wide = tokens(300, 3, "uniform", 0), tokens(300, 40, "uniform", 0)
     assert attend(small, small).kernel == "fused"
-    assert attend(wide, wide).kernel == "sdpa"
-    assert attend(wide[:5], wide[:5]).kernel == "dense"
-    assert attend(small, small, values=wide).kernel == "sdpa"
+    assert attend(wide, wide).kernel == "products"
+    assert attend(wide.float(), wide.float()).kernel == "sdpa"
+    assert attend(wide[:5].float(), wide[:5].float()).kernel == "dense"
+    assert attend(small, small, values=wide).kernel == "products"
     many = tokens(2500, 9, "uniform", 0)
     assert attend(many, many).kernel == "blocks"
     assert attend(small, small).error is None
@@ -62,8 +63,8 @@ def equal(x, queries=None, beta=8.0):
 
 def test_the_names_of_the_table():
     assert sorted(KERNELS) == [
-        "blocks", "circle", "circle_gpu", "dense", "flash_bf16", "flash_fp16", "fused", "gpu_float64", "sdpa",
-        "sphere", "sphere_grid", "triton",
+        "blocks", "circle", "circle_gpu", "dense", "flash_bf16", "flash_fp16", "fused", "gpu_float64",
+        "products", "sdpa", "sphere", "sphere_grid", "triton",
     ]  # fmt: skip
     assert all(kernel.name == name for name, kernel in KERNELS.items())
 

@@ -89,6 +89,19 @@ def test_an_extension_that_was_interrupted_goes_on(tmp_path):
     assert seen[0] > first + 1 and same(longer, path.extend(4.0, times=5))
 
 
+def test_a_last_step_that_was_rejected_is_not_gone_on_from():
+    """To a later time the step that was cut short and rejected would have been another one."""
+    x0, how = ms.sphere.uniform(12, 2, seed=1), {"times": [0.0], "method": "dop853", "rtol": 1e-5}
+    once = ms.solve(flow(200.0), x0, 0.4, **how)
+    rejected = 0
+    for t in (0.185, 0.19, 0.195, 0.2, 0.205):
+        short = ms.solve(flow(200.0), x0, t, **how)
+        steps = short.provenance["statistics"]["accepted_steps"]
+        rejected += short.last_state().state.accepted < steps - 1
+        assert same(short.extend(0.4, times=[]), once)
+    assert rejected > 1
+
+
 def test_events_go_on(tmp_path):
     level = ms.Event(lambda x, m: (x[:, 0].abs() * m).sum(), level=0.9, name="aligned")
     x0 = ms.sphere.uniform(12, 2, seed=1)

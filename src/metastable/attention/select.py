@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from metastable.attention.circle import CIRCLE
-from metastable.attention.direct import BLOCKS, DENSE, FUSED, SDPA
+from metastable.attention.direct import BLOCKS, DENSE, FUSED, PRODUCTS, SDPA
 from metastable.attention.gpu import CIRCLE_GPU, FLASH_BF16, FLASH_FP16, GPU_FLOAT64, TRITON
 from metastable.attention.kernel import Kernel
 from metastable.attention.operands import Operands
@@ -14,7 +14,7 @@ from metastable.attention.sphere import SPHERE, SPHERE_GRID
 KERNELS: dict[str, Kernel] = {
     kernel.name: kernel
     for kernel in (
-        *(FUSED, TRITON, GPU_FLOAT64, DENSE, SDPA, BLOCKS, FLASH_BF16, FLASH_FP16),
+        *(FUSED, TRITON, GPU_FLOAT64, PRODUCTS, DENSE, SDPA, BLOCKS, FLASH_BF16, FLASH_FP16),
         *(CIRCLE, SPHERE, SPHERE_GRID, CIRCLE_GPU),
     )
 }

@@ -18,8 +18,8 @@ DAMPING = 0.01
 PROBE = 1e-3
 """How far, at most, any token moves in the Euler step that measures how fast the velocity changes."""
 FIRST = 2.0
-"""The first step is this times tol^(1/8) times the time in which the velocity changes: half of what the error
-control finds in the median (benchmarks/pairs.py)."""
+"""The first step is this times tol^(1/8) times the time in which the velocity changes: half of the median of what
+the error control accepts (80 random flows, d = 2 to 64, beta = 1 to 1000, tol = 1e-4 to 1e-11)."""
 
 _STAGES, _WITH_LATE = len(table.WEIGHTS), len(table.DENSE[0])
 

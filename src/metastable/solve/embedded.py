@@ -82,7 +82,7 @@ class EmbeddedPair(Stepper):
         stages = self._stage_memory(x)
         stages[0] = state.slope
         step, rejected = min(state.step, self._cap(problem, state.rate)), state.rejected
-        smallest = max(16 * math.ulp(state.t), 1e-300)
+        smallest, tried = max(16 * math.ulp(state.t), 1e-300), math.inf
         while True:
             t = next_time(state.t, step, limit)
             h = t - state.t
@@ -97,6 +97,7 @@ class EmbeddedPair(Stepper):
             if error <= 1.0:
                 break
             rejected += 1
+            tried = limit if t == limit else tried
             step = h * self.controller.after_rejection(error)
         growth = self.controller.growth(error, state.last_error, rejected > state.rejected)
         # A step that was cut short by the limit says little about the next one.
@@ -129,7 +130,7 @@ class EmbeddedPair(Stepper):
             problem.evaluations = evaluations
             return [problem.combine(x, stages, h * self.between((time - state.t) / h)) for time in times]
 
-        return Step(state, end, interpolate)
+        return Step(state, end, interpolate, tried=tried)
 
     def _give_up(self, problem: Problem, state: State, stages: Tensor, h: float, rejected: int) -> None:
         if rejected > state.rejected:

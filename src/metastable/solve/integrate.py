@@ -50,15 +50,17 @@ def integrate(
     audience = Audience((*((watch,) if watch.events else ()), *guests, *keepers))
     try:
         audience.begin(Run(task.flow, task.mass, state, task.t, tuple(task.times), task.stepper.name))
-        # The state before the last step: from there a longer run is the same run (the last step ends at t).
-        before = checkpoint(state)
+        # The last state to which t made no difference, mostly that before the last step: from there a longer run is
+        # the same run.
+        before, free = checkpoint(state), True
         begun, bounded = task.parameters["t0"], task.bounded
         for made in steps(problem, task.stepper, state, task.t, max_steps, t_start=begun, bounded=bounded):
             shown = audience.show(made)
+            free = free and made.tried != task.t
             state = shown.end
             if shown.ended:
                 break
-            if state.t < task.t:
+            if state.t < task.t and free:
                 before = checkpoint(state)
         end = Measure(state.points, task.mass, sphere=task.flow.spherical, dtype=state.points.dtype)
         record |= task.flow.record()

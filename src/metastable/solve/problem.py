@@ -107,6 +107,8 @@ class Step:
     """The tokens at times inside the step; valid until the stepper makes its next step."""
     ended: bool = False
     """Whether an observer ended the run here."""
+    tried: float = math.inf
+    """A limit that a rejected step would have ended at: to a later limit this step would be another one."""
 
     def __post_init__(self) -> None:
         if not (isinstance(self.start, State) and isinstance(self.end, State) and callable(self.interpolate)):

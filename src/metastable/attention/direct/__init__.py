@@ -1,4 +1,6 @@
-"""All pairs on the CPU: four kernels for different sizes, one for many systems and one for tokens in an order."""
+"""All pairs on the CPU: five kernels for different sizes, one for many systems and one for tokens in an order."""
+
+import torch
 
 from metastable.attention.direct.batch import attend_systems, row_sums
 from metastable.attention.direct.blocks import attend_blocks, blocks_additions
@@ -6,6 +8,7 @@ from metastable.attention.direct.causal import attend_causal
 from metastable.attention.direct.dense import attend_dense, dense_additions
 from metastable.attention.direct.exponents import DOUBLE
 from metastable.attention.direct.fused import MAX_COLUMNS, attend_fused, fused_additions, fused_cost, with_item
+from metastable.attention.direct.products import MOST_MASS_RATIO, attend_products
 from metastable.attention.direct.sdpa import attend_sdpa
 from metastable.attention.kernel import CPU, Kernel
 
@@ -15,6 +18,7 @@ __all__ = [
     "DOUBLE",
     "FUSED",
     "MAX_COLUMNS",
+    "PRODUCTS",
     "SDPA",
     "attend_causal",
     "attend_systems",
@@ -25,7 +29,16 @@ __all__ = [
 FUSED = Kernel(
     "fused", attend_fused, devices=CPU, most_columns=MAX_COLUMNS, additions=fused_additions, cost=fused_cost
 )
-# Measured for larger d: a few calls for small systems, torch's flash form up to some 2000 tokens, tiles above.
+# Measured for larger d: two products and an exponential up to some 2000 tokens, tiles above; in float32, whose sums
+# need more care, a few calls for small systems and torch's flash form.
+PRODUCTS = Kernel(
+    "products",
+    attend_products,
+    devices=CPU,
+    dtypes=frozenset({torch.float64}),
+    most_pairs=6_000_000,
+    most_mass_ratio=MOST_MASS_RATIO,
+)
 DENSE = Kernel("dense", attend_dense, most_pairs=16_384, additions=dense_additions)
 SDPA = Kernel("sdpa", attend_sdpa, devices=CPU, most_pairs=6_000_000, most_keys=4096)
 BLOCKS = Kernel("blocks", attend_blocks, devices=CPU, additions=blocks_additions)

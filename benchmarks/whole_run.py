@@ -1,0 +1,241 @@
+"""Whole runs at equal achieved error: CPU time and evaluations beside SciPy, torchdiffeq and an Euler loop.
+
+    python benchmarks/whole_run.py            # n = 200 and 2000, t = 2: minutes
+    python benchmarks/whole_run.py --full     # also n = 20,000, and t = 20, far into the terminal phase
+
+Every contestant runs at tolerances a decade apart until its largest error of a token at the end, against a run at
+1e-13 with all digits, is below 1e-8; evaluations and CPU time at that error are interpolated between the last two
+runs. Peers get the faster of a dense numpy and a dense torch right-hand side. Where a peer would take longer than
+the limit, its evaluations are those of n = 200 and its time is so many evaluations (marked ~); the steps of Euler,
+which is of order one, always follow from a run of 400. LSODA runs where its Jacobian is small. One thread; CPU time
+of the process. numpy's BLAS is not told; OPENBLAS_NUM_THREADS=1 does that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+from scipy.integrate import solve_ivp
+
+import metastable as ms
+
+TARGET = 1e-8
+LSODA_NUMBERS = 700
+"""Most coordinates for LSODA, whose Jacobian by differences takes as many evaluations."""
+PEERS = ("SciPy DOP853", "SciPy LSODA", "torchdiffeq dopri5", "torchdiffeq dopri8", "Euler")
+Field = Callable[[np.ndarray], np.ndarray]
+Run = Callable[[float], tuple[np.ndarray, int]]
+console = Console(width=150)
+
+
+def weights(d: int) -> ms.AttentionWeights:
+    V = torch.diag(torch.linspace(2.0, 1.0, d, dtype=torch.float64))
+    return ms.AttentionWeights(V=V, B=torch.eye(d).double() + 1.2 / max(d, 4) * torch.ones(d, d).double().triu(1))
+
+
+def by_numpy(w: ms.AttentionWeights, beta: float) -> Field:
+    V, B = w.V.numpy(), w.B.numpy()
+
+    def field(x: np.ndarray) -> np.ndarray:
+        x = x / np.linalg.norm(x, axis=1, keepdims=True)
+        scores = (beta * (x @ B)) @ x.T
+        scores -= scores.max(axis=1, keepdims=True)
+        np.exp(scores, out=scores)
+        moved = ((scores @ x) / scores.sum(axis=1, keepdims=True)) @ V.T
+        return moved - (moved * x).sum(axis=1, keepdims=True) * x
+
+    return field
+
+
+def by_torch(w: ms.AttentionWeights, beta: float) -> Field:
+    def field(array: np.ndarray) -> np.ndarray:
+        x = torch.nn.functional.normalize(torch.from_numpy(array), dim=1)
+        scores = (beta * (x @ w.B)) @ x.T
+        scores -= scores.amax(dim=1, keepdim=True)
+        scores.exp_()
+        moved = ((scores @ x) / scores.sum(dim=1, keepdim=True)) @ w.V.T
+        return (moved - (moved * x).sum(dim=1, keepdim=True) * x).numpy()
+
+    return field
+
+
+def cpu(call: Callable[[], Any]) -> tuple[float, Any]:
+    begin = time.process_time()
+    value = call()
+    return time.process_time() - begin, value
+
+
+def fastest(w: ms.AttentionWeights, beta: float, x: np.ndarray) -> tuple[str, Field, float]:
+    """The faster of the dense right-hand sides, and its seconds."""
+    found = []
+    for name, field in (("numpy", by_numpy(w, beta)), ("torch", by_torch(w, beta))):
+        found.append((min(cpu(lambda f=field: f(x))[0] for _ in range(3)), name, field))
+    seconds, name, field = min(found, key=lambda entry: entry[0])
+    return name, field, seconds
+
+
+def scipy_run(field: Field, x: np.ndarray, t: float, method: str) -> Run:
+    def run(rtol: float) -> tuple[np.ndarray, int]:
+        def flat(_: float, y: np.ndarray) -> np.ndarray:
+            return field(y.reshape(x.shape)).ravel()
+
+        made = solve_ivp(flat, (0.0, t), x.ravel(), method=method, rtol=rtol, atol=rtol / 100)
+        return made.y[:, -1].reshape(x.shape), int(made.nfev)
+
+    return run
+
+
+def torchdiffeq_run(field: Field, x: np.ndarray, t: float, method: str) -> Run:
+    from torchdiffeq import odeint
+
+    def run(rtol: float) -> tuple[np.ndarray, int]:
+        calls = 0
+
+        def tensor(_: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            nonlocal calls
+            calls += 1
+            return torch.from_numpy(field(y.numpy()))
+
+        times = torch.tensor([0.0, t], dtype=torch.float64)
+        return odeint(tensor, torch.from_numpy(x), times, rtol=rtol, atol=rtol / 100, method=method)[
+            -1
+        ].numpy(), calls
+
+    return run
+
+
+def our_run(flow: ms.SelfAttention, rho: ms.Measure, t: float) -> Run:
+    def run(rtol: float) -> tuple[np.ndarray, int]:
+        path = ms.solve(flow, rho, t, rtol=rtol, atol=rtol / 100)
+        return path.end.points.numpy(), path.provenance["statistics"]["evaluations"]
+
+    return run
+
+
+def distance(a: np.ndarray, b: np.ndarray) -> float:
+    return float(np.linalg.norm(a - b, axis=1).max())
+
+
+def at_target(run: Run, truth: np.ndarray, first: float) -> dict[str, float]:
+    """CPU seconds and evaluations at the error TARGET, between the runs on both sides of it."""
+    found: list[tuple[float, float, int]] = []
+    rtol = first
+    while True:
+        seconds, (end, evaluations) = cpu(lambda rtol=rtol: run(rtol))
+        found.append((max(distance(end, truth), 1e-15), seconds, evaluations))
+        below, above = [f for f in found if f[0] <= TARGET], [f for f in found if f[0] > TARGET]
+        if below and above:
+            break
+        rtol = rtol / 10 if above else rtol * 10
+        if not 1e-12 < rtol < 2e-2:
+            break
+    if not (below and above):
+        error, seconds, evaluations = found[-1]
+        return {"cpu": seconds, "evaluations": evaluations, "error": error}
+    low, high = max(below), min(above)
+    part = math.log(TARGET / low[0]) / math.log(high[0] / low[0])
+    between = [low[k] ** (1 - part) * high[k] ** part for k in (1, 2)]
+    return {"cpu": between[0], "evaluations": between[1], "error": TARGET}
+
+
+def euler(field: Field, x: np.ndarray, t: float, truth: np.ndarray, seconds: float) -> dict[str, float]:
+    """x <- (x + h v)/|x + h v|, 400 steps; how many the target would take at order one."""
+    steps, y = 400, x
+    for _ in range(steps):
+        y = y + t / steps * field(y)
+        y = y / np.linalg.norm(y, axis=1, keepdims=True)
+    needed = steps * max(distance(y, truth) / TARGET, 1e-9)
+    return {"cpu": needed * seconds, "evaluations": needed, "error": TARGET, "forecast": True}
+
+
+def measure(
+    n: int, d: int, beta: float, t: float, limit: float, known: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    w, rho = weights(d), ms.Measure(ms.sphere.uniform(n, d, seed=1))
+    x = rho.points.numpy()
+    flow = ms.SelfAttention(w, beta)
+    ms.solve(flow, rho, 1e-3)
+    exact = ms.SelfAttention(w, beta, rtol=None if n <= 2000 else 1e-11)
+    truth = ms.solve(exact, rho, t, rtol=1e-13, atol=1e-14, method="dop853").end.points.numpy()
+    found: dict[str, dict[str, Any]] = {"metastable": at_target(our_run(flow, rho, t), truth, 1e-6)}
+    name, field, seconds = fastest(w, beta, x)
+    runs: dict[str, Run] = {"SciPy DOP853": scipy_run(field, x, t, "DOP853")}
+    if importlib.util.find_spec("torchdiffeq") is not None:
+        runs |= {f"torchdiffeq {m}": torchdiffeq_run(field, x, t, m) for m in ("dopri5", "dopri8")}
+    if n * d <= LSODA_NUMBERS:
+        runs["SciPy LSODA"] = scipy_run(field, x, t, "LSODA")
+    for peer, run in runs.items():
+        before = known.get(peer)
+        evaluations = before["evaluations"] if before else found["metastable"]["evaluations"]
+        if 3 * evaluations * seconds <= limit:
+            found[peer] = at_target(run, truth, 1e-8)
+        elif before:
+            found[peer] = before | {"cpu": evaluations * seconds, "forecast": True}
+    if 400 * seconds <= limit:
+        found["Euler"] = euler(field, x, t, truth, seconds)
+    elif "Euler" in known:
+        found["Euler"] = known["Euler"] | {"cpu": known["Euler"]["evaluations"] * seconds}
+    return {"n": n, "d": d, "beta": beta, "t": t, "field": name, "field_s": seconds, "found": found}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true", help="also n = 20,000 for d <= 8, and t = 20")
+    parser.add_argument("--quick", action="store_true", help="n = 200, beta = 64 alone")
+    parser.add_argument("--d", type=int, nargs="+", default=[2, 3, 8, 64, 384], help="dimensions")
+    parser.add_argument("--limit", type=float, default=30.0, help="CPU seconds above which a peer is forecast")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder of the JSON")
+    options = parser.parse_args()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    for package in ("torchdiffeq", "diffrax"):
+        if importlib.util.find_spec(package) is None:
+            console.print(f"{package} is not installed, and left out.")
+    table = Table(
+        title=f"whole runs to an error of {TARGET:g}: CPU time as multiples of metastable's (evaluations)"
+    )
+    for column in ("d", "n", "beta", "t", "metastable [s]", "evaluations", *PEERS):
+        table.add_column(column, justify="right")
+    options.out.mkdir(parents=True, exist_ok=True)
+    machine = {"cores": os.cpu_count(), "load": os.getloadavg()[0], "metastable": ms.__version__}
+    rows: list[dict[str, Any]] = []
+    for d in options.d:
+        sizes = (200,) if options.quick else (200, 2000, 20_000) if options.full and d <= 8 else (200, 2000)
+        for beta in (64.0,) if options.quick else (1.0, 64.0, 1000.0):
+            for t in (2.0, 20.0) if options.full else (2.0,):
+                known: dict[str, dict[str, Any]] = {}
+                for n in sizes:
+                    row = measure(n, d, beta, t, options.limit, known)
+                    rows.append(row)
+                    found = row["found"]
+                    known = known or found
+                    ours = found["metastable"]
+                    ratios = [
+                        f"{'~' if 'forecast' in p else ''}{p['cpu'] / ours['cpu']:.2g} ({p['evaluations']:.0f})"
+                        if (p := found.get(peer))
+                        else "-"
+                        for peer in PEERS
+                    ]
+                    cells = (str(d), f"{n:,}", f"{beta:g}", f"{t:g}", f"{ours['cpu']:.3g}")
+                    table.add_row(*cells, f"{ours['evaluations']:.0f}", *ratios)
+                    console.print(f"{cells}: {ratios}", style="dim")
+                    result = {"machine": machine, "target": TARGET, "rows": rows}
+                    (options.out / "whole_run.json").write_text(json.dumps(result, indent=1) + "\n")
+    torch.set_num_threads(threads)
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()

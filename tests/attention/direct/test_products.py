@@ -1,0 +1,48 @@
+"""The kernel of two products: scores with and without a shift, masses of any ratio that it takes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from attention.attention_reference import LAYOUTS, check, check_many_blocks, masses, tokens
+from metastable.attention import Operands
+from metastable.attention.direct import PRODUCTS
+from metastable.attention.direct.products import LARGEST_SCORE, MOST_MASS_RATIO
+from metastable.errors import InvalidInput
+
+
+@pytest.mark.parametrize("beta", [0.0, 1.0, 64.0, 3e3, 1e6])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_many_blocks_of_keys(beta, layout):
+    check_many_blocks(PRODUCTS, 20, torch.float64, beta, layout)
+
+
+@pytest.mark.parametrize("beta", [0.5 * LARGEST_SCORE, 0.999 * LARGEST_SCORE, 1.001 * LARGEST_SCORE, 600.0])
+@pytest.mark.parametrize("direction", [1.0, -1.0])
+def test_scores_on_both_sides_of_the_limit(beta, direction):
+    """Rows whose scores are all large, or all very negative, keep their digits."""
+    x = tokens(40, 12, "clustered", 0)
+    q = direction * x
+    check(PRODUCTS(Operands(q, x, x, masses(40, 1), beta)), q, x, x, masses(40, 1), beta)
+
+
+@pytest.mark.parametrize("beta", [10.0, 0.999 * LARGEST_SCORE, 2000.0])
+def test_masses_of_the_largest_ratio(beta):
+    x = tokens(30, 10, "uniform", 2)
+    mass = torch.logspace(0, -99, 30, dtype=torch.float64)
+    check(PRODUCTS(Operands(x, x, x, mass, beta)), x, x, x, mass, beta)
+    with pytest.raises(InvalidInput, match="takes masses whose ratios are up to 1e"):
+        PRODUCTS(Operands(x, x, x, torch.where(mass < 1e-90, 0.1 / MOST_MASS_RATIO, mass), beta))
+
+
+def test_single_precision_is_refused():
+    x = tokens(7, 5, "uniform", 0).float()
+    with pytest.raises(InvalidInput, match='kernel="products" computes in float64, got float32'):
+        PRODUCTS(Operands(x, x, x, torch.ones(7), 1.0))
+
+
+def test_no_queries_have_no_attention():
+    x = tokens(7, 5, "uniform", 0)
+    found = PRODUCTS(Operands(x[:0], x, x, torch.ones(7, dtype=torch.float64), 1.0))
+    assert found.mean.shape == (0, 5) and found.log_partition.shape == (0,)
