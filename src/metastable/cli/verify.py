@@ -40,7 +40,8 @@ def verify(
 
     Example: metastable verify concentration --quick
 
-    Papers: concentration, perspective, clustering, spectral-selection, multihead, scheduled-heads; or all of them.
+    Papers: concentration, perspective, clustering, spectral-selection, multihead, scheduled-heads,
+    lost-in-the-middle; or all of them.
 
     Finished claims are kept in OUT/claims: after an interruption the same command goes on. Exit code 0 only when
     every claim holds and every rival of it fails; claims declared open are excepted.

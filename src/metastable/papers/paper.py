@@ -41,12 +41,12 @@ PAPERS: dict[str, Paper] = {
         "2605.10931",
         "metastable.papers.concentration",
     ),
-    "multihead": Paper(
-        "multihead",
-        "Gradient Flow Structure and Quantitative Dynamics of Multi-Head Self-Attention",
-        "Pendharkar",
-        "2605.04279",
-        "metastable.papers.multihead",
+    "perspective": Paper(
+        "perspective",
+        "A mathematical perspective on transformers",
+        "Geshkovski, Letrouit, Polyanskiy, Rigollet",
+        "2312.10794",
+        "metastable.papers.perspective",
     ),
     "clustering": Paper(
         "clustering",
@@ -62,19 +62,12 @@ PAPERS: dict[str, Paper] = {
         "2604.26085",
         "metastable.papers.spectral_selection",
     ),
-    "perspective": Paper(
-        "perspective",
-        "A mathematical perspective on transformers",
-        "Geshkovski, Letrouit, Polyanskiy, Rigollet",
-        "2312.10794",
-        "metastable.papers.perspective",
-    ),
-    "lost-in-the-middle": Paper(
-        "lost-in-the-middle",
-        "Kinetic theory of causal attention: lost in the middle",
-        "Duerinckx, Geshkovski, Rossi",
-        "2605.09213",
-        "metastable.papers.lost_in_the_middle",
+    "multihead": Paper(
+        "multihead",
+        "Gradient Flow Structure and Quantitative Dynamics of Multi-Head Self-Attention",
+        "Pendharkar",
+        "2605.04279",
+        "metastable.papers.multihead",
     ),
     "scheduled-heads": Paper(
         "scheduled-heads",
@@ -82,6 +75,13 @@ PAPERS: dict[str, Paper] = {
         "Massucco, Del Grande, Carioni, Brune, Schönlieb",
         "2605.18870",
         "metastable.papers.scheduled_heads",
+    ),
+    "lost-in-the-middle": Paper(
+        "lost-in-the-middle",
+        "Kinetic theory, lost in the middle",
+        "Duerinckx, Geshkovski, Rossi",
+        "2605.09213",
+        "metastable.papers.lost_in_the_middle",
     ),
 }
 
