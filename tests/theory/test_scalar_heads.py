@@ -130,7 +130,7 @@ def test_what_has_no_answer_is_refused_in_a_sentence(call, match):
 STRANGE = [None, "3", [], {}, [[1.0], [2.0, 3.0]], 1j, math.nan, math.inf, 10**400, -1e300, 2**63, object()]
 
 
-@pytest.mark.parametrize("strange", STRANGE, ids=str)
+@pytest.mark.parametrize("strange", STRANGE, ids=lambda value: type(value).__name__)
 @pytest.mark.parametrize(
     ("name", "right"),
     [
