@@ -37,9 +37,9 @@ def test_hull_shrinks_and_attention_becomes_a_choice():
 def test_what_it_cannot_do_is_refused():
     with pytest.raises(InvalidInput, match="V must not change"):
         RescaledAttention(Schedule(lambda t: identity(2)), 1.0)
-    with pytest.raises(InvalidInput, match=r"t \|V\| must be <= 150, got 200"):
+    with pytest.raises(InvalidInput, match=r"t \|V\| must be <= 30, got 200"):
         ms.solve(RescaledAttention(identity(2), 1.0), gaussian(1, 4, 2), 200.0)
     with pytest.raises(InvalidInput, match="beta must be"):
         RescaledAttention(identity(2), -1.0)
-    late = ms.solve(RescaledAttention(identity(2), 1.0), gaussian(1, 4, 2), 150.0, rtol=1e-5).end
+    late = ms.solve(RescaledAttention(identity(2), 1.0), gaussian(1, 4, 2), 30.0, rtol=1e-5).end
     assert bool(torch.isfinite(late.points).all())

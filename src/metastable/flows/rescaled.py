@@ -15,9 +15,9 @@ from metastable.flows.drift import Drift
 from metastable.flows.plan import Plan
 from metastable.weights import AttentionWeights
 
-LARGEST_GROWTH = 150.0
-"""Largest |t| |V|: tokens e^{tV} z and their scores, of size e^{2 |t| |V|}, are numbers, with room for the sizes of
-z, B and beta."""
+LARGEST_GROWTH = 30.0
+"""Largest |t| |V|: scores, of size e^{2 |t| |V|} = 1e26, stay away from the -1e30 that stands for no score in sums of
+exponentials, with room for the sizes of z, B and beta. Attention is a choice long before."""
 
 
 class RescaledAttention(AttendingFlow):
@@ -43,7 +43,7 @@ class RescaledAttention(AttendingFlow):
         super().__init__(weights, beta, kernel, rtol)
 
     def for_run(self, plan: Plan) -> Self:
-        """Refuses a run at whose end e^{tV} is beyond the range of numbers."""
+        """Refuses a run at whose end scores are beyond the range of attention."""
         prepared = super().for_run(plan)
         growth = max(abs(plan.start), abs(plan.stop)) * self._first.V_norm
         if growth > LARGEST_GROWTH:

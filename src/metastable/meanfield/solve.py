@@ -70,6 +70,7 @@ def solve(
     >>> path.converged, path.error < 1e-5
     (True, True)
     """
+    beta = number(beta, "beta", least=0.0)
     flow = (SelfAttention if flag(normalized, "normalized") else UnnormalizedAttention)(w, beta)
     return solve_flow(flow, density, t, tol, times, strict=strict, max_nodes=max_nodes)
 

@@ -20,6 +20,7 @@ from torch import Tensor
 from metastable.attention.direct.exponents import exponents
 from metastable.attention.direct.fused import with_item
 from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2, wide
+from metastable.attention.lasting import lasting
 from metastable.threads import over_rows
 
 NANOSECONDS = 1.0
@@ -79,7 +80,8 @@ def row_sums(d: int, d_v: int, single: bool) -> RowSums:
                 part = with_item(part, c, part[c] + w * v[c, j])
         return part, shift
 
-    return RowSums(_ONE_PASS.get((d, d_v)) or _one_pass(d, d_v, single), two_passes)
+    one_pass = _ONE_PASS.get((d, d_v)) or lasting(_one_pass(d, d_v, single), f"one_pass {d} {d_v} {single}")
+    return RowSums(one_pass, lasting(two_passes, f"two_passes {d} {d_v} {single}"))
 
 
 # In two and three dimensions the loops over coordinates are written out: LLVM turns these into vector instructions.
@@ -112,7 +114,10 @@ def _one_pass_3(q: Any, shift: Any, k: Any, v: Any, count: int) -> Any:
     return s0, s1, s2, total
 
 
-_ONE_PASS: dict[tuple[int, int], Callable[..., Any]] = {(2, 2): _one_pass_2, (3, 3): _one_pass_3}
+_ONE_PASS: dict[tuple[int, int], Callable[..., Any]] = {
+    (2, 2): lasting(_one_pass_2, "one_pass 2"),
+    (3, 3): lasting(_one_pass_3, "one_pass 3"),
+}
 
 
 def _one_pass(d: int, d_v: int, single: bool) -> Callable[..., Any]:

@@ -21,10 +21,12 @@ import numpy as np
 import torch
 from numba import njit
 from numba.cpython.unsafe.tuple import tuple_setitem
+from numba.extending import intrinsic
 from torch import Tensor
 
 from metastable.attention.direct.exponents import exponents
 from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2
+from metastable.attention.lasting import lasting
 from metastable.attention.operands import Operands
 from metastable.errors import InvalidInput
 from metastable.threads import over_rows
@@ -39,7 +41,7 @@ _LANES = 4
 """float32 numbers of the least vector register that numba compiles for (128 bits): a block is summed in as many
 sums at least, side by side."""
 
-with_item: Any = tuple_setitem
+with_item: Any = lasting(intrinsic(tuple_setitem._defn), "with_item")
 """with_item(t, i, x): the tuple t with entry i replaced. numba keeps it private, and nothing public does the same:
 tuples of registers are what lets LLVM hold one row in them for any number of columns."""
 
