@@ -15,11 +15,11 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic, overload
 
-NO_REASSOCIATION = dict.fromkeys(("contract", "nnan", "ninf", "nsz", "arcp"), True)
+NO_REASSOCIATION: Any = dict.fromkeys(("contract", "nnan", "ninf", "nsz", "arcp"), True)
 """Fast-math flags for code around `exp2`. Reassociation would cancel the two roundings and must stay out of it.
 In an order that is the same in every process: numba finds on disk what it has compiled by them."""
 
-REDUCTION = NO_REASSOCIATION | {"reassoc": True}
+REDUCTION: Any = NO_REASSOCIATION | {"reassoc": True}
 """Flags for loops that sum what `exp2` returns; the instructions of an inlined `exp2` keep their own flags."""
 
 LOG2_E, LN_2 = math.log2(math.e), math.log(2.0)

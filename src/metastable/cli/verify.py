@@ -85,7 +85,7 @@ def run_and_report(
     verdicts = verify(paper, quick=quick, out=folder, claims=claims, jobs=jobs, progress=not quiet, seed=seed)
     if not quiet:
         typer.echo("drawing the report ...", err=True)
-    return verdicts, str(write_report(verdicts, folder, paper=paper, quick=quick, seed=seed))
+    return verdicts, str(write_report(verdicts, folder, paper=paper, quick=quick, seed=seed, jobs=jobs))
 
 
 def show(verdicts: list[Verdict], paper: str = "concentration") -> None:

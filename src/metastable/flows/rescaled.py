@@ -16,8 +16,8 @@ from metastable.flows.plan import Plan
 from metastable.weights import AttentionWeights
 
 LARGEST_GROWTH = 30.0
-"""Largest |t| |V|: scores, of size e^{2 |t| |V|} = 1e26, stay away from the -1e30 that stands for no score in sums of
-exponentials, with room for the sizes of z, B and beta. Attention is a choice long before."""
+"""Largest |t| |V|: scores, of size e^{2 |t| |V|} = 1e26, stay away from the -1e30 that stands for no score in sums
+of exponentials, with room for the sizes of z, B and beta. Attention is a choice long before."""
 
 
 class RescaledAttention(AttendingFlow):

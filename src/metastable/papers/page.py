@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 
 from metastable._version import __version__
-from metastable.arguments import choice, flag, place, sequence, shown
+from metastable.arguments import choice, flag, integer, place, sequence, shown
 from metastable.drawing import Figure, PhaseMap, Portrait
 from metastable.errors import InvalidInput
 from metastable.papers.claim import Setting
@@ -89,28 +89,43 @@ def write_report(
     quick: bool = False,
     seed: int = 0,
     prints: bool = True,
+    jobs: int = 1,
 ) -> FilePath:
     """Write out/report.html and, with `prints`, out/figures/<claim>.png and .pdf; returns the page's path.
 
-    The page holds everything, plotly.js included (from plotly's own package), and opens from the file system. For
-    "all" every paper has its page and figures in out/<paper>, and out/report.html leads to them.
+    jobs: processes that draw. The page holds everything, plotly.js included (from plotly's own package), and opens
+    from the file system. For "all" every paper has its page and figures in out/<paper>, and out/report.html leads to
+    them.
     """
-    from metastable.drawing import draw
     from metastable.drawing.shell import save_page
 
     folder = FilePath(place(out, "out"))
     flag(prints, "prints")
     if choice(paper, "paper", (*PAPERS, ALL)) == ALL:
         for one, found in by_paper(verdicts):
-            write_report(found, folder / one.name, paper=one.name, quick=quick, seed=seed, prints=prints)
+            write_report(found, folder / one.name, paper=one.name, quick=quick, seed=seed, prints=prints, jobs=jobs)
     page = save_page(render(verdicts, paper=paper, quick=quick, seed=seed), folder / "report.html")
     if prints and paper != ALL:
-        for verdict in verdicts:
-            if verdict.figure is not None:
-                draw(verdict.figure, folder / "figures" / verdict.claim)
-            if isinstance(verdict.figure, Portrait) and verdict.figure.spectra is not None:
-                draw(verdict.figure.spectra, folder / "figures" / "spectra")
+        drawn = {v.claim: v.figure for v in verdicts if v.figure is not None}
+        portrait = next((figure for figure in drawn.values() if isinstance(figure, Portrait)), None)
+        if portrait is not None and portrait.spectra is not None:
+            drawn["spectra"] = portrait.spectra
+        _draw_all(drawn, folder / "figures", integer(jobs, "jobs", least=1))
     return page
+
+
+def _draw_all(figures: Mapping[str, Figure], folder: FilePath, jobs: int) -> None:
+    """Every figure as PNG and PDF, in so many processes."""
+    from metastable.drawing import draw
+
+    if jobs == 1 or len(figures) <= 1:
+        for name, figure in figures.items():
+            draw(figure, folder / name)
+        return
+    import joblib
+
+    tasks = (joblib.delayed(draw)(figure, folder / name) for name, figure in figures.items())
+    joblib.Parallel(n_jobs=min(jobs, len(figures)))(tasks)
 
 
 def render(verdicts: Sequence[Verdict], *, paper: str = "concentration", quick: bool = False, seed: int = 0) -> str:
