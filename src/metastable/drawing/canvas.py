@@ -57,6 +57,7 @@ def save(figure: Figure, destination: str | os.PathLike[str], dpi: int = 180) ->
             # The date is left out so that the same numbers give the same bytes.
             metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(file.suffix[1:].lower())
             figure.savefig(file, dpi=dpi, metadata=metadata)
+            figure.set_layout_engine("none")  # found once, the layout is that of every format
     except OSError as error:
         raise StorageError(f"the figure cannot be written to {told(target)}: {error.strerror}") from error
     return tuple(files)

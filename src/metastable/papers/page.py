@@ -94,8 +94,8 @@ def write_report(
     """Write out/report.html and, with `prints`, out/figures/<claim>.png and .pdf; returns the page's path.
 
     jobs: processes that draw. The page holds everything, plotly.js included (from plotly's own package), and opens
-    from the file system. For "all" every paper has its page and figures in out/<paper>, and out/report.html leads to
-    them.
+    from the file system. For "all" every paper has its page and figures in out/<paper>, and out/report.html leads
+    to them.
     """
     from metastable.drawing.shell import save_page
 

@@ -94,7 +94,7 @@ def phases_experiment(setting: Setting) -> Outcome:
     """Mean field of G(0.5) from the uniform law: W2 to Pi#rho_0 in the stated window, then distance to V's top."""
     w = sheared(0.5)
     s = spectrum(w)
-    betas = np.array(setting.choose((64.0, 72.0, 80.0), (64.0, 72.0, 80.0, 88.0, 96.0), small=(64.0,)))
+    betas = np.array(setting.choose((64.0, 80.0), (64.0, 72.0, 80.0, 88.0, 96.0), small=(64.0,)))
     rho0 = Measure(sphere.equispaced(400))
     space, begin = terminal(s).space, entered(w, rho0)
     last = betas[-1] * s.delta / s.g_out + SETTLED[0] / terminal(s).rate
