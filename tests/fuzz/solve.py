@@ -48,7 +48,7 @@ def draw(seed: int) -> tuple[random.Random, ms.Flow, ms.Measure]:
         def at(t: float) -> ms.AttentionWeights:
             return ms.AttentionWeights(V=first.V + math.sin(t) * second.V, B=first.B)
 
-        flow = ms.SelfAttention(ms.Schedule(at), beta)
+        flow = ms.SelfAttention(ms.Schedule(at, time_scale=1.0), beta)
     else:
         flow = ms.SelfAttention(head(), beta)
     free = kind == "euclidean"

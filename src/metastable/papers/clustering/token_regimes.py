@@ -137,8 +137,8 @@ CLAIMS = (
     Claim(
         "tokens-two-rates",
         lambda setting: (
-            "n tokens on the circle synchronise at the density's rate up to t = ln n + O(1), when the last "
-            "has left the "
+            "n tokens at the quantiles of a density on the circle synchronise at its rate up to t = ln n + O(1), "
+            "when the last has left the "
             f"antipode, and at the rate 2 from there on (n = {listed(counts(setting))}, beta = "
             f"{listed(betas(setting))})."
         ),
@@ -161,8 +161,8 @@ CLAIMS = (
     ),
     Claim(
         "tokens-last-departure",
-        "At beta = 0 the last of n tokens leaves the antipode at t = ln(n)/(d-1) + O(1) "
-        f"(d = {listed(DEPARTURE_DIMENSIONS)}, n from 300 to 6000 and more).",
+        "At beta = 0 the last of n tokens at the quantiles of a density leaves the antipode at t = ln(n)/(d-1) + "
+        f"O(1) (d = {listed(DEPARTURE_DIMENSIONS)}, n from 300 to 6000 and more).",
         departure_experiment,
         expected=1.0,
         tolerance=0.05,
