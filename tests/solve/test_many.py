@@ -170,3 +170,13 @@ def test_a_flow_of_ones_own_moves_every_system_by_its_own_drift() -> None:
     path = ms.solve(flow, many, 1.0)
     for s in range(2):
         assert float((path.end.points[s] - ms.solve(flow, many[s], 1.0).end.points).abs().max()) < 1e-8
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("kind", [ms.SelfAttention, ms.UnnormalizedAttention])
+def test_systems_on_a_gpu_move_as_on_the_cpu(kind):
+    beta = torch.linspace(0.1, 4.0, 5, dtype=torch.float64)
+    flow = kind(ms.AttentionWeights(V=np.eye(2), B=np.eye(2)), beta)
+    many = ms.Ensemble(ms.sphere.uniform(40, 2, seed=3).view(5, 8, 2))
+    there = ms.solve(flow, many.to(device="cuda"), 1.0).points.cpu()
+    torch.testing.assert_close(there, ms.solve(flow, many, 1.0).points, rtol=0, atol=1e-12)

@@ -120,7 +120,7 @@ class AttendingFlow(WeightedFlow):
     def _betas(self, which: Int[Tensor, "b"], like: Tensor) -> Float[Tensor, "b"]:
         """beta of the systems number `which`, in the precision of their tokens."""
         if isinstance(self.beta, Tensor):
-            return self.beta[which].to(like)
+            return self.beta[which.cpu()].to(like)
         return torch.full(which.shape, self.beta, dtype=like.dtype, device=like.device)
 
     def _note(self, kernel: str, error: float | None) -> None:

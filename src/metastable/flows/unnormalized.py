@@ -87,7 +87,11 @@ class UnnormalizedAttention(AttendingFlow):
         rows = points.reshape(-1, points.shape[-1])
         queries, keys, values = (part(rows).view(*points.shape[:2], -1) for part in (w.queries, w.keys, w.values))
         mean, log_partition = self._attend_many(queries, keys, values, mass, beta)
-        scale = self.log_scale[which].to(points)[:, None] if isinstance(self.log_scale, Tensor) else self.log_scale
+        scale = (
+            self.log_scale[which.cpu()].to(points)[:, None]
+            if isinstance(self.log_scale, Tensor)
+            else self.log_scale
+        )
         partition = torch.exp(log_partition - scale)
         rates = w.V_norm * (mass * partition).sum(1) * (2 + beta * w.B_norm)
         drift = Drift((mean * partition[:, :, None]).reshape(len(rows), -1), None, w.after_average)
