@@ -91,7 +91,7 @@ def write_report(
     prints: bool = True,
     jobs: int = 1,
 ) -> FilePath:
-    """Write out/report.html and, with `prints`, out/figures/<claim>.png and .pdf; returns the page's path.
+    """Write out/report.html and, with `prints`, out/figures/<claim>.png, of a full run .pdf, too; the page's path.
 
     jobs: processes that draw. The page holds everything, plotly.js included (from plotly's own package), and opens
     from the file system. For "all" every paper has its page and figures in out/<paper>, and out/report.html leads
@@ -110,21 +110,23 @@ def write_report(
         portrait = next((figure for figure in drawn.values() if isinstance(figure, Portrait)), None)
         if portrait is not None and portrait.spectra is not None:
             drawn["spectra"] = portrait.spectra
-        _draw_all(drawn, folder / "figures", integer(jobs, "jobs", least=1))
+        suffix = ".png" if quick else ""
+        files = {folder / "figures" / f"{name}{suffix}": figure for name, figure in drawn.items()}
+        _draw_all(files, integer(jobs, "jobs", least=1))
     return page
 
 
-def _draw_all(figures: Mapping[str, Figure], folder: FilePath, jobs: int) -> None:
-    """Every figure as PNG and PDF, in so many processes."""
+def _draw_all(figures: Mapping[FilePath, Figure], jobs: int) -> None:
+    """Every figure into its file, or files, in so many processes."""
     from metastable.drawing import draw
 
     if jobs == 1 or len(figures) <= 1:
-        for name, figure in figures.items():
-            draw(figure, folder / name)
+        for file, figure in figures.items():
+            draw(figure, file)
         return
     import joblib
 
-    tasks = (joblib.delayed(draw)(figure, folder / name) for name, figure in figures.items())
+    tasks = (joblib.delayed(draw)(figure, file) for file, figure in figures.items())
     joblib.Parallel(n_jobs=min(jobs, len(figures)))(tasks)
 
 

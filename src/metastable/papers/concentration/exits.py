@@ -40,7 +40,7 @@ sqrt(p(1-p))/(2 z phi(z)) with p = 1/4 = P(|Z| > z)."""
 MARGIN = 3.0
 """How much longer than the predicted exit a run is: of the offsets |Z| e^{-t}, Z Gaussian, 4% are then too small to
 have left, which counts as censored."""
-COUNT_RUNS, BETA_RUNS = (240, 240), (60, 160)
+COUNT_RUNS, BETA_RUNS = (160, 240), (60, 160)
 """Starts of every n and of every beta in a quick and a full run; each has two clusters."""
 
 

@@ -154,7 +154,7 @@ def portrait_experiment(setting: Setting) -> Outcome:
     """Iid tokens on S^2: W2 to Pi#rho_0 in the stated window, then distance to the top of V, worst of some
     seeds."""
     w, beta, n = competing(3), 60.0, 1500
-    seeds = setting.choose(3, 8, small=2)
+    seeds = setting.choose(2, 8)
     s = spectrum(w)
     end = terminal(s)
     measured, rows, rivals = [], [], []
