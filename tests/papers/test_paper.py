@@ -1,9 +1,10 @@
+import re
 from dataclasses import replace
 
 import pytest
 
 from metastable.errors import InvalidInput
-from metastable.papers import PAPERS, Setting, claims_of
+from metastable.papers import PAPERS, Setting, claims_of, passed, verify
 from metastable.papers.paper import papers_of
 from sample_claims import COUNTED
 from small_claims import small_verdict
@@ -45,6 +46,25 @@ def test_every_paper_can_be_run_by_name(name):
 
 
 CLAIMS = [claim for paper in PAPERS.values() for claim in paper.claims]
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_every_claim_says_whose_it_is_and_all_that_a_page_shows(name):
+    """A claim is metastable's estimate or names the paper that makes it; nothing is said to be proved by it."""
+    for claim in PAPERS[name].claims:
+        assert claim.ours or re.fullmatch(r"arXiv:\d{4}\.\d{5}.*", claim.source), (claim.name, claim.source)
+        statement, reason = claim.words()
+        assert statement.endswith(".") and reason and claim.theme and claim.unit, claim.name
+        assert "the paper proves" not in statement
+    assert not all(claim.ours for claim in PAPERS[name].claims)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PAPERS)
+def test_a_quick_run_passes(name, tmp_path):
+    verdicts = verify(name, quick=True, out=tmp_path)
+    assert passed(verdicts), [(v.claim, v.verdict, v.note) for v in verdicts if not v.holds]
+    assert all(rival.fails for v in verdicts for rival in v.rivals)
 
 
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)

@@ -3,7 +3,8 @@ import torch
 
 from metastable import Measure, sphere
 from metastable.papers.multihead.energies import OPPOSITE, balance, flat_balance
-from metastable.papers.multihead.heads import equiangular, scalar, softmax, symmetric, together
+from metastable.papers.multihead.heads import scalar, softmax, symmetric, together
+from metastable.papers.running import equiangular
 from metastable.theory.scalar_heads import critical_beta, pull
 from small_claims import small_verdict
 

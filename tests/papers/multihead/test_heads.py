@@ -4,8 +4,6 @@ import torch
 
 from metastable import Measure, sphere
 from metastable.papers.multihead.heads import (
-    equiangular,
-    gauss,
     misaligned,
     orthogonal,
     overlaps,
@@ -17,6 +15,7 @@ from metastable.papers.multihead.heads import (
     together,
     total_energy,
 )
+from metastable.papers.running import equiangular, gauss
 
 
 def test_random_heads_are_symmetric_and_of_norm_one():

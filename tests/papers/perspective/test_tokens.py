@@ -2,7 +2,8 @@ import pytest
 import torch
 
 from metastable import sphere
-from metastable.papers.perspective.tokens import attention, equiangular, gaps, overlaps
+from metastable.papers.perspective.tokens import attention, gaps, overlaps
+from metastable.papers.running import equiangular
 
 
 def test_overlaps_of_all_pairs():

@@ -14,6 +14,7 @@ from metastable.flows import SelfAttention, UnnormalizedAttention, interaction_e
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.clustering.sources import ESTIMATE, PAPER
 from metastable.papers.reading import listed
+from metastable.papers.running import gauss
 from metastable.solve import solve
 from metastable.weights import AttentionWeights
 
@@ -43,9 +44,8 @@ def _balance(B: np.ndarray, beta: float, normalized: bool, seed: int) -> dict[st
 
     V = B. Z = E e^{beta <x, B y>}; the unnormalised velocity is v, that of softmax v/Z.
     """
-    node, weight = np.polynomial.legendre.leggauss(NODES)
     end = END if normalized else END * math.exp(-beta)
-    times = np.concatenate([[0.0], end * (node + 1) / 2, [end]])
+    times, weight = gauss(end, panels=1, order=NODES)
     w = AttentionWeights(V=B, B=B)
     flow = (SelfAttention if normalized else UnnormalizedAttention)(w, beta, rtol=None)
     path = solve(flow, sphere.uniform(30, DIMENSION, seed=seed), end, times, rtol=1e-10, atol=1e-12)
@@ -55,7 +55,7 @@ def _balance(B: np.ndarray, beta: float, normalized: bool, seed: int) -> dict[st
         speed = flow.velocity(0.0, x, path.mass).square().sum(1)
         plain[place] = float(path.mass @ speed)
         weighted[place] = float(path.mass @ (_partition(x, path.mass, w, beta) * speed))
-    return {"t": times, "energy": energy, "plain": plain, "weighted": weighted, "weight": end / 2 * weight}
+    return {"t": times, "energy": energy, "plain": plain, "weighted": weighted, "weight": weight[1:-1]}
 
 
 def _partition(points: Tensor, mass: Tensor, w: AttentionWeights, beta: float) -> Tensor:

@@ -11,7 +11,8 @@ from metastable import meanfield
 from metastable.flows import SelfAttention
 from metastable.meanfield import Law, MeanFieldPath
 from metastable.measure import Measure
-from metastable.solve import Path, solve
+from metastable.papers.running import kept
+from metastable.solve import Path
 from metastable.transport import wasserstein
 from metastable.weights import AttentionWeights
 
@@ -25,9 +26,7 @@ def run(
     attention_rtol: float | None = None,
 ) -> Path:
     """The self-attention flow from rho0, kept at the given times."""
-    grid = np.asarray(times, dtype=float)
-    flow = SelfAttention(w, beta, rtol=attention_rtol)
-    return solve(flow, rho0, t=float(grid[-1]), times=grid, rtol=rtol, atol=rtol / 10)
+    return kept(SelfAttention(w, beta, rtol=attention_rtol), rho0, times, rtol)
 
 
 def distances(path: Path, target: Measure) -> np.ndarray:

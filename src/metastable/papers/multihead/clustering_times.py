@@ -11,9 +11,10 @@ import torch
 from metastable.drawing import Lines, Series
 from metastable.flows import Flow, ReLUAttention
 from metastable.papers.claim import Claim, Outcome, Setting
-from metastable.papers.multihead.heads import equiangular, scalar, together
+from metastable.papers.multihead.heads import scalar, together
 from metastable.papers.multihead.sources import ESTIMATE, PAPER
 from metastable.papers.reading import farthest, fine, listed, slope, spanned
+from metastable.papers.running import equiangular
 from metastable.solve import Event, solve
 from metastable.theory.scalar_heads import relu_travel_time, travel_time
 from metastable.weights import AttentionWeights

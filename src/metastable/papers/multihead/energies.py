@@ -15,8 +15,6 @@ from metastable.observe import head_energies
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.multihead.heads import (
     Matrices,
-    equiangular,
-    gauss,
     misaligned,
     resolved,
     run,
@@ -28,6 +26,7 @@ from metastable.papers.multihead.heads import (
 )
 from metastable.papers.multihead.sources import ESTIMATE, PAPER
 from metastable.papers.reading import farthest
+from metastable.papers.running import equiangular, gauss
 from metastable.theory.scalar_heads import critical_beta
 from metastable.weights import AttentionWeights
 

@@ -15,19 +15,10 @@ from metastable.flows import MultiHead
 from metastable.measure import Measure
 from metastable.observe import attention_entropy, entropy_production
 from metastable.papers.claim import Claim, Outcome, Setting
-from metastable.papers.multihead.heads import (
-    equiangular,
-    gauss,
-    overlaps,
-    resolved,
-    run,
-    scalar,
-    softmax,
-    symmetric,
-    together,
-)
+from metastable.papers.multihead.heads import overlaps, resolved, run, scalar, softmax, symmetric, together
 from metastable.papers.multihead.sources import ESTIMATE, PAPER
 from metastable.papers.reading import listed
+from metastable.papers.running import equiangular, gauss
 from metastable.solve import Path
 from metastable.theory.scalar_heads import travel_time
 from metastable.weights import AttentionWeights

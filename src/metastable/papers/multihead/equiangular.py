@@ -13,9 +13,10 @@ from metastable.drawing import Lines, Series
 from metastable.measure import Measure
 from metastable.observe import head_energies
 from metastable.papers.claim import Claim, Outcome, Setting
-from metastable.papers.multihead.heads import equiangular, overlaps, run, scalar, together
+from metastable.papers.multihead.heads import overlaps, run, scalar, together
 from metastable.papers.multihead.sources import ESTIMATE
 from metastable.papers.reading import farthest, listed
+from metastable.papers.running import equiangular
 from metastable.solve import Event, solve
 from metastable.theory.scalar_heads import dominance_threshold, pull, travel_time
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from metastable.flows import Flow, MultiHead, SelfAttention, UnnormalizedAttention
 from metastable.observe import interaction_energy
-from metastable.solve import Path, solve
+from metastable.papers.running import kept
+from metastable.solve import Path
 from metastable.weights import AttentionWeights
 
 Matrices = Sequence[np.ndarray]
@@ -61,12 +61,6 @@ def misaligned(matrices: Matrices, values: Matrices, beta: float) -> MultiHead:
     return MultiHead([UnnormalizedAttention(w, beta, rtol=None) for w in weights])
 
 
-def equiangular(n: int, overlap: float) -> Tensor:
-    """n unit vectors of R^n with all overlaps alike."""
-    gram = (1 - overlap) * torch.eye(n, dtype=torch.float64) + overlap
-    return torch.linalg.cholesky(gram)
-
-
 def overlaps(path: Path) -> np.ndarray:
     """The mean overlap of two different tokens at the saved times."""
     n = path.points.shape[1]
@@ -82,9 +76,8 @@ def total_energy(matrices: Matrices, beta: float, path: Path) -> np.ndarray:
 
 
 def run(flow: Flow, tokens: Tensor, times: Sequence[float] | np.ndarray, rtol: float = 1e-10) -> Path:
-    """The flow from these tokens, kept at the given times."""
-    grid = np.asarray(times, dtype=float)
-    return solve(flow, tokens, t=float(grid[-1]), times=grid, rtol=rtol, atol=rtol / 10)
+    """The flow from these tokens, kept at the given times; an identity is asked for all digits."""
+    return kept(flow, tokens, times, rtol)
 
 
 def resolved(heads: int, beta: float) -> float:
@@ -94,16 +87,3 @@ def resolved(heads: int, beta: float) -> float:
     leave 1e-14.
     """
     return float(20 / (heads * np.exp(beta) * (2 + beta)))
-
-
-def gauss(t: float, panels: int = 8, order: int = 8) -> tuple[np.ndarray, np.ndarray]:
-    """Times 0, Gauss points, t, and the weights (0 at both ends) with which values there integrate over [0, t].
-
-    >>> times, weights = gauss(2.0)
-    >>> bool(abs((weights * np.exp(times)).sum() - np.expm1(2.0)) < 1e-12)
-    True
-    """
-    nodes, weights = np.polynomial.legendre.leggauss(order)
-    width = t / panels
-    inner = (np.arange(panels)[:, None] + (nodes + 1) / 2).ravel() * width
-    return np.concatenate([[0.0], inner, [t]]), np.concatenate([[0.0], np.tile(weights * width / 2, panels), [0.0]])

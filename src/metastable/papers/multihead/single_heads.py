@@ -10,9 +10,10 @@ from metastable.drawing import Lines, Series
 from metastable.flows import MultiHead
 from metastable.observe import HeadEnergies, head_energies
 from metastable.papers.claim import Claim, Outcome, Setting
-from metastable.papers.multihead.heads import gauss, orthogonal, resolved, run, symmetric, together
+from metastable.papers.multihead.heads import orthogonal, resolved, run, symmetric, together
 from metastable.papers.multihead.sources import ESTIMATE
 from metastable.papers.reading import farthest, fine, slope, spanned
+from metastable.papers.running import gauss
 
 THEME = "Single heads"
 CASES = (6, 6, 3, 1.0), (10, 4, 2, 2.0), (16, 8, 4, 1.5), (24, 6, 2, 0.5)

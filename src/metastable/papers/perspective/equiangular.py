@@ -10,8 +10,9 @@ import numpy as np
 from metastable.drawing import Lines, Series
 from metastable.papers.claim import Claim, Outcome, Setting, as_rows
 from metastable.papers.perspective.sources import ESTIMATE
-from metastable.papers.perspective.tokens import NAMES, attention, equiangular, gaps, overlaps
+from metastable.papers.perspective.tokens import NAMES, attention, gaps, overlaps
 from metastable.papers.reading import farthest, listed
+from metastable.papers.running import equiangular
 from metastable.solve import Event, solve
 from metastable.theory.equiangular import late_rate, overlap, overlap_at_zero_beta, travel_time
 

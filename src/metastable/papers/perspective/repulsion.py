@@ -13,8 +13,9 @@ from metastable.drawing import Lines, Series
 from metastable.measure import Measure
 from metastable.papers.claim import Claim, Outcome, Setting, as_rows
 from metastable.papers.perspective.sources import ESTIMATE
-from metastable.papers.perspective.tokens import NAMES, attention, equiangular, overlaps
+from metastable.papers.perspective.tokens import NAMES, attention, overlaps
 from metastable.papers.reading import farthest
+from metastable.papers.running import equiangular
 from metastable.solve import Event, solve
 from metastable.theory.equiangular import simplex_rates, travel_time
 

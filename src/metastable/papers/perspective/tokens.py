@@ -27,11 +27,6 @@ def attention(
     return kind(identity(d, v, -1.0 if beta < 0 else 1.0), abs(beta), rtol=None)
 
 
-def equiangular(n: int, g: float) -> Float[Tensor, "n n"]:
-    """n tokens in R^n with all overlaps g, -1/(n-1) < g < 1."""
-    return torch.linalg.cholesky((1 - g) * torch.eye(n, dtype=torch.float64) + g)
-
-
 def overlaps(points: Float[Tensor, "*m n d"]) -> Float[Tensor, "*m p"]:
     """<x_i, x_j> of all pairs i < j."""
     n = points.shape[-2]
