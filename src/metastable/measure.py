@@ -92,12 +92,9 @@ class Measure:
         if x.ndim != 2:
             many = "; b systems (b, n, d) are an Ensemble" if x.ndim == 3 else ""
             raise InvalidInput(f"points must have shape (n, d), got shape {tuple(x.shape)}{many}")
-        n, d = x.shape
-        if n < 1:
+        if len(x) < 1:
             raise InvalidInput("points must hold at least one token, got none")
-        if d < (2 if sphere else 1):
-            raise InvalidInput(f"tokens on the sphere S^(d-1) need d >= 2, got d = {d}")
-        x = _on_the_sphere(x) if sphere else _finite(x)
+        x = _validated_points(x, sphere)
         object.__setattr__(self, "points", x.contiguous())
         weights, total = _validated_mass(mass, x)
         object.__setattr__(self, "mass", weights)
@@ -181,12 +178,10 @@ class Ensemble:
         x = as_tensor(points, "points", dtype)
         if x.ndim != 3:
             raise InvalidInput(f"points of an Ensemble must have shape (b, n, d), got shape {tuple(x.shape)}")
-        b, n, d = x.shape
+        b, n = x.shape[:2]
         if b < 1 or n < 1:
             raise InvalidInput(f"an Ensemble needs a system and every system a token, got {b} systems of {n}")
-        if d < (2 if sphere else 1):
-            raise InvalidInput(f"tokens on the sphere S^(d-1) need d >= 2, got d = {d}")
-        x = _on_the_sphere(x) if sphere else _finite(x)
+        x = _validated_points(x, sphere)
         object.__setattr__(self, "points", x.contiguous())
         object.__setattr__(self, "mass", _validated_mass(mass, x)[0])
         object.__setattr__(self, "sphere", sphere)
@@ -279,6 +274,13 @@ def _one_size(systems: Sequence[Any]) -> None:
             return
     if len(set(sizes)) > 1:
         raise InvalidInput(f"the systems of an Ensemble must have one number of tokens, got {shown(sizes)}")
+
+
+def _validated_points(x: Float[Tensor, "*b n d"], sphere: bool) -> Float[Tensor, "*b n d"]:
+    """Tokens on the sphere, or finite ones in space."""
+    if x.shape[-1] < (2 if sphere else 1):
+        raise InvalidInput(f"tokens on the sphere S^(d-1) need d >= 2, got d = {x.shape[-1]}")
+    return _on_the_sphere(x) if sphere else _finite(x)
 
 
 def _on_the_sphere(x: Tensor) -> Tensor:
