@@ -71,7 +71,13 @@ def groups(verdicts: Sequence[Verdict], paper: str = "concentration") -> list[Gr
     """The paper's statements first, under its title; metastable's own estimates apart."""
     title = PAPERS[paper].title
     kinds = (
-        (False, "paper", "The paper", f"The paper: {title}", "Statements of the paper itself."),
+        (
+            False,
+            "paper",
+            "The paper",
+            f"The paper: {title}",
+            "Statements of the paper itself, or of the successor that a claim names as its source.",
+        ),
         (True, "ours", "Estimates", "metastable's own estimates", "Sharper than the paper, and not claimed by it."),
     )
     found = [
