@@ -139,16 +139,27 @@ def largest_damped(
         arrays = (0,) * points.shape[1], flat, stages.view(len(stages), -1).numpy(), weight, share
         largest = max(_over(_largest_damped, points, *arrays, reads=len(stages)))
         return largest if math.isfinite(largest) else math.inf
+    largest = float(damped(points, stages, weights, share))
+    return largest if math.isfinite(largest) else math.inf
+
+
+def damped(
+    points: Float[Tensor, "n d"], stages: Float[Tensor, "s n d"], weights: Float[Tensor, "2 s"], share: float
+) -> Float[Tensor, ""]:
+    """`largest_damped` as a tensor, which nobody has to wait for; NaN or infinite when anything is not finite."""
     errors = (weights.to(points) @ stages.view(len(stages), -1)).view(2, *points.shape)
     first, second = (project_tangent(points, error).square().sum(1) for error in errors)
-    return largest_quotient(first, second, share)
+    return _quotients(first, second, share).max()
 
 
 def largest_quotient(first: Float[Tensor, "n"], second: Float[Tensor, "n"], share: float) -> float:
     """max_i a_i / sqrt(a_i + share b_i) with 0/0 = 0; infinite when anything is not finite."""
-    damped = first / torch.sqrt(first + share * second)
-    largest = float(torch.where(first == 0, first, damped).max())
+    largest = float(_quotients(first, second, share).max())
     return largest if math.isfinite(largest) else math.inf
+
+
+def _quotients(first: Tensor, second: Tensor, share: float) -> Tensor:
+    return torch.where(first == 0, first, first / torch.sqrt(first + share * second))
 
 
 def mean_spread(mean: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> float:

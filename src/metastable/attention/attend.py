@@ -66,22 +66,26 @@ def attend_unchecked(
     *,
     kernel: str = "auto",
     rtol: float | None = None,
+    rounding: float | None = None,
 ) -> Attended:
     """`attend` without its checks: for right-hand sides, whose inputs were validated when the run began."""
-    return attend_operands(Operands.checked_before(queries, keys, values, mass, beta), kernel, rtol)
+    return attend_operands(Operands.checked_before(queries, keys, values, mass, beta), kernel, rtol, rounding)
 
 
-def attend_operands(operands: Operands, kernel: str, rtol: float | None) -> Attended:
-    """Attention by the kernel of that name, or by the one that is chosen where the name is "auto"."""
+def attend_operands(operands: Operands, kernel: str, rtol: float | None, rounding: float | None = None) -> Attended:
+    """Attention by the kernel of that name, or by the one that is chosen where the name is "auto".
+
+    rounding: what float32 may round away on a GPU, where that is more than `rtol` (see `select`).
+    """
     if kernel != "auto":
         return KERNELS[kernel].compute(operands, rtol)
-    chosen, dtype = select(operands, rtol), operands.queries.dtype
+    chosen, dtype = select(operands, rtol, rounding), operands.queries.dtype
     if rtol is None:
         return chosen.compute(operands, None)
     if dtype != torch.float64 and chosen.rounding(operands) > rtol:
         return _in_double(operands.double(), "auto", rtol, dtype)
     found = chosen.compute(operands, rtol)
-    if found.error is None or found.error <= rtol:
+    if found.error is None or found.error <= rtol or chosen.precision is torch.float32:
         return found
     return select(operands, None).compute(operands, None)
 

@@ -28,13 +28,16 @@ LEAST_PAIRS = 1_000_000
 """Pairs below which no tolerance is worth a forecast: the fused kernel takes less than a millisecond for them."""
 
 
-def select(operands: Operands, rtol: float | None) -> Kernel:
+def select(operands: Operands, rtol: float | None, rounding: float | None = None) -> Kernel:
     """The cheapest kernel that meets `rtol` (None: all digits) for these operands.
 
-    Where no kernel in the precision of float32 tokens meets it, one that states so.
+    rounding: what float32 may round away on a GPU, where that is more than `rtol`. Where no kernel in the precision
+    of float32 tokens meets the tolerance, one that states so.
     """
     double = operands.queries.dtype == torch.float64
     direct = _over_all_pairs(operands, None if double else rtol)
+    if double and direct is GPU_FLOAT64 and rtol is not None:
+        direct = TRITON if TRITON.rounding(operands) <= max(rtol, rounding or 0.0) else direct
     # Kernels with a stated error are for float64: what they save, float32 has lost already.
     if rtol is None or not double or operands.pairs < LEAST_PAIRS:
         return direct

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import torch
@@ -143,6 +144,15 @@ class Flow(ABC):
         ]
         rates = torch.tensor([v.rate for v in found], dtype=torch.float64)
         return Velocities(torch.stack([v.vector for v in found]), rates)
+
+    def launched(
+        self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]
+    ) -> Callable[[Float[Tensor, "n d"]], Float[Tensor, "n d"]] | None:
+        """x -> P_x F(x) at |x| = 1 by launches on the GPU alone, which can be recorded; None if there is no such.
+
+        Such a field does not depend on time and never waits for the device. points, mass: those of the run now.
+        """
+        return None
 
     def for_run(self, plan: Plan) -> Flow:
         """The flow as a run with this plan takes it: itself, or a copy that knows the run's tolerance and interval.

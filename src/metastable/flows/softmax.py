@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,13 +10,16 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from metastable.arguments import number
+from metastable.attention.gpu import attend_in_precision
 from metastable.attention.kernel import Attended
+from metastable.attention.operands import Operands
 from metastable.errors import InvalidInput, NoEnergy
 from metastable.flows.attending import AttendingFlow, Tolerance, scheduled
 from metastable.flows.drift import Drift, Velocities
 from metastable.flows.energy import interaction_energy, require_gradient_structure
+from metastable.flows.launched import promised
 from metastable.measure import as_tensor
-from metastable.rowwise import mean_spread
+from metastable.rowwise import mean_spread, project_applied
 from metastable.weights import AttentionWeights, Schedule
 
 
@@ -90,6 +94,27 @@ class SelfAttention(AttendingFlow):
             rates = w.V_norm * (2 + beta * w.B_norm * spread)
         drift = Drift(mean.reshape(len(rows), -1), None, w.after_average)
         return Velocities(self._projected(rows, drift).view_as(points), rates.double())
+
+    def launched(
+        self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]
+    ) -> Callable[[Float[Tensor, "n d"]], Float[Tensor, "n d"]] | None:
+        """By a kernel over all pairs, where the weights stay the same and bound the scores well."""
+        own = self._foreign or type(self).attention is not SelfAttention.attention
+        if own or self.field is not None or scheduled(self) or not points.is_cuda or isinstance(self.beta, Tensor):
+            return None
+        w, beta = self.weights_at(0.0, points), self.beta
+        operands = Operands.checked_before(w.queries(points), w.keys(points), w.values(points), mass, beta)
+        kernel = self._chosen(operands)
+        promise = promised(kernel, operands, w, self.rounding)
+        if promise is None:
+            return None
+
+        def field(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+            now = Operands.checked_before(w.queries(x), w.keys(x), w.values(x), mass, beta)
+            mean, _ = attend_in_precision(now, kernel.precision or torch.float64, promise)
+            return project_applied(x, mean, w.after_average)
+
+        return field
 
     def rate(self, t: float, mean: Tensor, mass: Tensor) -> float:
         """|V| (2 + beta |B| E[1 - |m|^2]): the field's Lipschitz constant on the mass average.

@@ -52,6 +52,7 @@ class Dop853(EmbeddedPair):
     stages = tuple(_row(row) for row in table.STAGES)
     weights = _row(table.WEIGHTS)
     errors = torch.stack([_row(table.FIFTH), _row(table.THIRD)])
+    damping = DAMPING
     late_nodes = table.LATE_NODES
     late_stages = tuple(_row(row) for row in table.LATE_STAGES)
     dense = _dense()

@@ -14,8 +14,9 @@ from torch import Tensor
 from metastable.arguments import shown
 from metastable.errors import InvalidInput, SolveError
 from metastable.flows.drift import Velocity
-from metastable.solve.controller import Controller
+from metastable.solve.controller import SHARE, Controller
 from metastable.solve.problem import Problem, State, Step, next_time, require_finite_velocity
+from metastable.solve.recorded_trial import AFTER, MOST_PAIRS, RecordedTrial
 from metastable.solve.stepper import Stepper
 
 
@@ -26,7 +27,7 @@ class EmbeddedPair(Stepper):
     at the end of a step is the first stage of the next one, exactly, because the field normalises its argument.
     """
 
-    caches = ("_memory",)
+    caches = ("_memory", "_trial")
 
     nodes: ClassVar[tuple[float, ...]]
     """c_i."""
@@ -39,6 +40,10 @@ class EmbeddedPair(Stepper):
     late_stages: ClassVar[tuple[Tensor, ...]] = ()
     """Their a_ij, over all stages and the velocity at the end."""
     controller: ClassVar[Controller]
+    errors: ClassVar[Tensor]
+    """Differences of the weights to those of embedded formulas."""
+    damping: ClassVar[float | None] = None
+    """Weight of the second of two such differences (`rowwise.damped`); None where there is one."""
     stable: ClassVar[float]
     """Largest step * rate; where it is infinite, the rate is asked for at the start only."""
     end_in_error: ClassVar[bool]
@@ -46,6 +51,7 @@ class EmbeddedPair(Stepper):
 
     def __init__(self) -> None:
         self._memory: Tensor | None = None
+        self._trial: tuple[Problem, RecordedTrial | None] | None = None
 
     @abstractmethod
     def error(self, problem: Problem, before: Tensor, after: Tensor, stages: Tensor, h: float) -> float:
@@ -83,17 +89,24 @@ class EmbeddedPair(Stepper):
         stages[0] = state.slope
         step, rejected = min(state.step, self._cap(problem, state.rate)), state.rejected
         smallest, tried = max(16 * math.ulp(state.t), 1e-300), math.inf
+        recorded = self._recorded(problem, state, stages)
         while True:
             t = next_time(state.t, step, limit)
             h = t - state.t
             if h < smallest and t < limit:
                 self._give_up(problem, state, stages[:count], h, rejected)
-            for stage in range(1, count):
-                shifted = problem.combine(x, stages[:stage], h * self.stages[stage])
-                problem.velocity(state.t + self.nodes[stage] * h, shifted, out=stages[stage])
-            points = problem.combine(x, stages[:count], h * self.weights)
-            last = problem.velocity(t, points, out=stages[count]) if self.end_in_error else None
-            error = self.error(problem, x, points, stages, h)
+            last, known = None, recorded is not None
+            if recorded is not None:
+                points, error = recorded(x, h)
+                error /= SHARE * (problem.atol + problem.rtol)
+                problem.evaluations += count
+            else:
+                for stage in range(1, count):
+                    shifted = problem.combine(x, stages[:stage], h * self.stages[stage])
+                    problem.velocity(state.t + self.nodes[stage] * h, shifted, out=stages[stage])
+                points = problem.combine(x, stages[:count], h * self.weights)
+                last = problem.velocity(t, points, out=stages[count]) if self.end_in_error else None
+                error = self.error(problem, x, points, stages, h)
             if error <= 1.0:
                 break
             rejected += 1
@@ -102,13 +115,13 @@ class EmbeddedPair(Stepper):
         growth = self.controller.growth(error, state.last_error, rejected > state.rejected)
         # A step that was cut short by the limit says little about the next one.
         proposal = max(h * growth, step) if t == limit and h < step else h * growth
-        known = last is not None
-        if last is None and t < limit:
+        known = known or last is not None
+        if not known and t < limit:
             last, known = problem.velocity(t, points, out=stages[count]), True
         end = State(
             t=t,
             points=points,
-            slope=None if last is None else stages[count].clone(),
+            slope=stages[count].clone() if known else None,
             rate=state.rate if last is None or self.stable == math.inf else _rate(last, problem, t),
             step=proposal,
             last_error=self.controller.remembered(error),
@@ -131,6 +144,18 @@ class EmbeddedPair(Stepper):
             return [problem.combine(x, stages, h * self.between((time - state.t) / h)) for time in times]
 
         return Step(state, end, interpolate, tried=tried)
+
+    def _recorded(self, problem: Problem, state: State, memory: Tensor) -> RecordedTrial | None:
+        """The trial of this run as a graph of launches; None where the host must see what it does."""
+        x = state.points
+        if not (x.is_cuda and self.damping is not None and problem.flow.spherical and state.accepted >= AFTER):
+            return None
+        if self._trial is None or self._trial[0] is not problem:
+            field = problem.flow.launched(x, problem.mass) if len(x) ** 2 <= MOST_PAIRS else None
+            rows = (*self.stages, self.weights)
+            made = None if field is None else RecordedTrial(field, memory, rows, self.errors, self.damping)
+            self._trial = (problem, made)
+        return self._trial[1]
 
     def _give_up(self, problem: Problem, state: State, stages: Tensor, h: float, rejected: int) -> None:
         if rejected > state.rejected:

@@ -3,6 +3,7 @@
 import torch
 
 from metastable.attention.gpu.circle import RELATIVE_ERROR
+from metastable.attention.gpu.frame import Promise
 from metastable.attention.gpu.kernels import (
     LARGEST_FLASH_D,
     MOST_RATIO_BF16,
@@ -12,14 +13,27 @@ from metastable.attention.gpu.kernels import (
     attend_flash,
     attend_flash_fp16,
     attend_gpu_float64,
+    attend_in_precision,
     attend_triton,
+    can_promise,
     circle_gpu_cost,
     gpu_available,
     triton_additions,
+    triton_cost,
 )
 from metastable.attention.kernel import CUDA, MOST_MASS_RATIO, Kernel, in_float64
 
-__all__ = ["CIRCLE_GPU", "FLASH_BF16", "FLASH_FP16", "GPU_FLOAT64", "TRITON", "attend_batch"]
+__all__ = [
+    "CIRCLE_GPU",
+    "FLASH_BF16",
+    "FLASH_FP16",
+    "GPU_FLOAT64",
+    "TRITON",
+    "Promise",
+    "attend_batch",
+    "attend_in_precision",
+    "can_promise",
+]
 
 TRITON = Kernel(
     "triton",
@@ -28,6 +42,7 @@ TRITON = Kernel(
     precision=torch.float32,
     additions=triton_additions,
     available=gpu_available,
+    cost=triton_cost,
 )
 GPU_FLOAT64 = Kernel(
     "gpu_float64",

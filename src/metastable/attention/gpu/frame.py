@@ -56,6 +56,29 @@ class Frame:
         return self.numbers[CENTRE : CENTRE + d], self.numbers[CENTRE + d :]
 
 
+@dataclass(frozen=True)
+class Promise:
+    """Bounds that hold for all calls to come: with them no call needs an answer from the device.
+
+    Only so a call can be recorded in a graph of launches, which the host starts as a whole.
+    """
+
+    length: float
+    """max|q| at most."""
+    radius: float
+    """max|k - c| at most."""
+    value_radius: float
+    """max|v - c_v| at most."""
+    equal: bool
+    """Whether all masses are equal."""
+    mass_bits: float
+    """log2 of the largest mass over the least one."""
+
+    def deepest(self, beta: float) -> float:
+        """Bits by which the sum of a row may lie below one: the least exponent, and the least share of the mass."""
+        return beta * math.log2(math.e) * self.length * self.radius + self.mass_bits
+
+
 @jit
 def scale_of(frame_ptr: tl.tensor) -> tl.tensor:
     """beta log2(e) on the device."""
@@ -198,8 +221,13 @@ def extent_kernel(
             tl.store(numbers_ptr + 3, 1.0 / largest)
 
 
-def frame_of(queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float) -> Frame:
-    """The frame of one call; queries, keys and values must be contiguous."""
+def frame_of(
+    queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float, promise: Promise | None = None
+) -> Frame:
+    """The frame of one call; queries, keys and values must be contiguous.
+
+    With a promise, its bounds stand for what the host would have to ask the device for.
+    """
     d, d_v = keys.shape[1], values.shape[1]
     same = same_tensor(keys, values)
     scale = beta * math.log2(math.e)
@@ -209,6 +237,8 @@ def frame_of(queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: 
     _extent(keys, queries, mass, known, numbers, 0, 2 if same else 1)
     if not same:
         _extent(values, None, mass, known, numbers, d, 1)
+    if promise is not None:
+        return Frame(numbers, promise.equal, same, scale, promise.length, promise.radius, promise.value_radius)
     on_host = known.tolist()
     radius, value_radius, length = (math.sqrt(x) for x in on_host[:3])
     least, largest = min(on_host[LEAST:LARGEST]), max(on_host[LARGEST:])

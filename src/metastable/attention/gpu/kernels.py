@@ -24,14 +24,14 @@ from torch.nn import functional
 from metastable.arguments import shown
 from metastable.attention.gpu.batch import attend_batch_small
 from metastable.attention.gpu.circle import RELATIVE_ERROR, attend_circle_gpu
-from metastable.attention.gpu.frame import frame_of
+from metastable.attention.gpu.frame import Promise, frame_of
 from metastable.attention.gpu.jit import HAS_TRITON
 from metastable.attention.gpu.large import LARGEST_D as LARGEST_FUSED_D
 from metastable.attention.gpu.large import LARGEST_SAME_D, additions_of_large, attend_large
 from metastable.attention.gpu.launch import multiprocessors
 from metastable.attention.gpu.matrix_library import additions_of_library, attend_by_library
 from metastable.attention.gpu.small import LARGEST_D as LARGEST_SMALL_D
-from metastable.attention.gpu.small import additions_of_small, attend_small
+from metastable.attention.gpu.small import LEAST_BITS, additions_of_small, attend_small
 from metastable.attention.inputs import read_beta, read_mass, read_tokens
 from metastable.attention.kernel import AllDigits, in_any_order
 from metastable.attention.lengths import all_finite
@@ -103,6 +103,11 @@ def triton_additions(operands: Operands) -> float:
     if widest <= (LARGEST_SAME_D if operands.values_are_keys else LARGEST_FUSED_D):
         return additions_of_large(n_q, n_k, widest, operands.values_are_keys, processors)
     return additions_of_library(n_k)
+
+
+def triton_cost(operands: Operands, _rtol: float) -> float:
+    """In pairs of float64: measured on an H200, float32 is five times as fast (d = 3) or more."""
+    return operands.pairs / 5
 
 
 @on_cuda("gpu_float64")
@@ -182,15 +187,28 @@ def attend_batch(
     return torch.softmax(scores, dim=2) @ v, torch.logsumexp(scores, dim=2)
 
 
-def attend_in_precision(operands: Operands, precision: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The kernel for these dimensions and this precision, on tensors whose rows lie one after the other."""
+def can_promise(d: int, d_v: int, beta: float, promise: Promise, precision: torch.dtype) -> bool:
+    """Whether the bounds of a promise leave the host nothing to ask for.
+
+    Up to d = 8 a row whose sum is too small is computed again, which the host decides; beyond, no row is.
+    """
+    return max(d, d_v) > LARGEST_SMALL_D or promise.deepest(beta) <= -LEAST_BITS[precision]
+
+
+def attend_in_precision(
+    operands: Operands, precision: torch.dtype, promise: Promise | None = None
+) -> tuple[Tensor, Tensor]:
+    """The kernel for these dimensions and this precision, on tensors whose rows lie one after the other.
+
+    With a promise that `can_promise`, it is launches only: nothing waits for the device.
+    """
     same = operands.values_are_keys
     queries, keys, mass = (x.contiguous() for x in (operands.queries, operands.keys, operands.mass))
     values = keys if same else operands.values.contiguous()
-    frame = frame_of(queries, keys, values, mass, operands.beta)
+    frame = frame_of(queries, keys, values, mass, operands.beta, promise)
     widest = max(keys.shape[1], values.shape[1])
     if widest <= LARGEST_SMALL_D:
-        return attend_small(queries, keys, values, mass, frame, precision)
+        return attend_small(queries, keys, values, mass, frame, precision, safe=promise is not None)
     if precision == torch.float32 and widest <= (LARGEST_SAME_D if same else LARGEST_FUSED_D):
         return attend_large(queries, keys, values, mass, frame)
     return attend_by_library(queries, keys, values, mass, frame, precision)

@@ -79,14 +79,24 @@ def finish_kernel(
 
 
 def attend_small(
-    queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, frame: Frame, precision: torch.dtype
+    queries: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mass: Tensor,
+    frame: Frame,
+    precision: torch.dtype,
+    safe: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """(mean, log Z) for d, d_v <= 8 on CUDA, computed in `precision`, float32 or float64, in the queries' dtype."""
+    """(mean, log Z) for d, d_v <= 8 on CUDA, computed in `precision`, float32 or float64, in the queries' dtype.
+
+    safe: no sum of a row can be too small to trust, so that the device need not be asked.
+    """
     packing = packing_of(keys, values, mass, frame, precision)
     pack = fastest_kernels(packing)
     mean, log_z, low = _finish(queries, frame, *pack(packing).sums(queries))
     # Without a shift the exponents are known to be small, but a mass that vanishes beside the others may still win.
-    rows = low.nonzero()[:, 0] if packing.shifted or not frame.equal else None
+    asked = not safe and (packing.shifted or not frame.equal)
+    rows = low.nonzero()[:, 0] if asked else None
     if rows is not None and len(rows):
         packed = pack(replace(packing, masses=Masses.EQUAL if frame.equal else Masses.AS_LOG, shifted=True))
         some = queries[rows]

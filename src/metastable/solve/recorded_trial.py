@@ -1,0 +1,76 @@
+"""`RecordedTrial`: all stages of a step on a GPU as one graph of launches, which the host starts as a whole.
+
+With ten thousand tokens an attention takes a quarter of a millisecond, and the host several times as long to launch
+the kernels of a stage one after the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable import rowwise
+
+MOST_PAIRS = 2e10
+"""Pairs of tokens above which launches cost nothing beside the attention, and a graph would only hold memory."""
+AFTER = 2
+"""Steps that a run makes before its trial is recorded: recording takes as long as a few of them."""
+
+Field = Callable[[Float[Tensor, "n d"]], Float[Tensor, "n d"]]
+
+
+class RecordedTrial:
+    """k_i = v(x + h sum_j a_ij k_j),   y = x + h sum_j b_j k_j,   k_end = v(y),   and the error of the step.
+
+    field: v, a function of launches alone. memory: k, whose rows are those of the stepper. rows: a_ij and, as the
+    last one, b_j. errors, damping: as in `rowwise.damped`.
+    """
+
+    def __init__(
+        self,
+        field: Field,
+        memory: Float[Tensor, "s n d"],
+        rows: Sequence[Tensor],
+        errors: Float[Tensor, "2 e"],
+        damping: float,
+    ) -> None:
+        self.field, self.memory, self.damping = field, memory, damping
+        self.rows, self.errors = [row.to(memory) for row in rows], errors.to(memory)
+        self.start, self.h = torch.zeros_like(memory[0]), memory.new_zeros(())
+        self.points, self.error = self.start, self.h
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self, points: Float[Tensor, "n d"], h: float) -> tuple[Float[Tensor, "n d"], float]:
+        """(y, error) of a step of size h from points whose velocity is the first row of the memory."""
+        self.start.copy_(points)
+        self.h.fill_(h)
+        if self.graph is None:
+            self._record()
+        assert self.graph is not None
+        self.graph.replay()
+        error = float(self.error)
+        return self.points.clone(), error if math.isfinite(error) else math.inf
+
+    def launch(self) -> None:
+        """The step, launch by launch."""
+        k, x, end = self.memory, self.start, len(self.rows) - 1
+        for stage in range(1, end + 1):
+            y = rowwise.combine(x, k[:stage], self.h * self.rows[stage][:stage], unit=True)
+            k[stage] = self.field(y)
+        used = self.errors.shape[1]
+        self.points, self.error = y, rowwise.damped(y, k[:used], self.h * self.errors, self.damping)
+
+    def _record(self) -> None:
+        """Launch the step once, so that all kernels are compiled, and once more into a graph."""
+        stream = torch.cuda.Stream(self.start.device)
+        stream.wait_stream(torch.cuda.current_stream(self.start.device))
+        with torch.cuda.stream(stream):
+            self.launch()
+        torch.cuda.current_stream(self.start.device).wait_stream(stream)
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):
+            self.launch()
