@@ -4,8 +4,8 @@
 
 A run is divided by its evaluations times the time of one attention at its end, which is measured twice: as calls
 one after the other, and as the device alone needs it (ten attentions recorded in a graph of launches). The same run
-with the launches of each stage made by the host stands beside it. Tokens are float64; at coarse tolerances attention
-is in float32, and the difference to a run with all digits is given.
+with the launches of each stage made by the host stands beside it. Tokens are float64; at coarse tolerances their
+attention is in float32, and the difference to a run with all digits is given.
 """
 
 from __future__ import annotations
