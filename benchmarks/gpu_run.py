@@ -23,7 +23,7 @@ import metastable as ms
 from metastable.attention.attend import attend_unchecked
 from metastable.flows import SelfAttention
 from metastable.flows.plan import Plan
-from metastable.solve import embedded
+from metastable.solve import recorded_trial
 
 CASES = (
     (4_096, 64, 16.0, 1e-8, 30.0),
@@ -71,9 +71,9 @@ def case(n: int, d: int, beta: float, rtol: float, t: float) -> dict[str, Any]:
     rho = ms.Measure(ms.sphere.uniform(n, d, seed=1)).to(device="cuda")
     flow = flow_of(d, beta)
     row: dict[str, Any] = {"n": n, "d": d, "beta": beta, "rtol": rtol, "t": t}
-    most = embedded.MOST_PAIRS
+    most = recorded_trial.MOST_PAIRS
     for name, limit in (("recorded", most), ("host", 0.0)):
-        embedded.MOST_PAIRS = limit
+        recorded_trial.MOST_PAIRS = limit
         ms.solve(flow, rho, 0.2, rtol=rtol, atol=rtol / 10)
         row[name], path = min(
             (
@@ -83,7 +83,7 @@ def case(n: int, d: int, beta: float, rtol: float, t: float) -> dict[str, Any]:
             key=lambda found: found[0],
         )
         row[f"{name}_evaluations"] = path.provenance["statistics"]["evaluations"]
-    embedded.MOST_PAIRS = most
+    recorded_trial.MOST_PAIRS = most
     prepared = flow.for_run(Plan(0.0, t, rtol, rtol / 10))
     w, x, mass = flow.weights_at(0.0, path.end.points), path.end.points, path.mass.to(rho.points)
     parts = w.queries(x), w.keys(x), w.values(x), mass, beta

@@ -23,7 +23,8 @@ I2 = torch.eye(2, dtype=torch.float64)
 def test_final_time_on_a_knot_uses_the_weights_before_it(method):
     layered = ms.SelfAttention(ms.Schedule.layers([W1, W2], 2.0), 3.0)
     path = ms.solve(layered, X0, 1.0, method=method)
-    assert torch.equal(path.end.points, short_run(method=method).end.points)
+    # Steps with constant weights are compiled as wholes, which sums in another order.
+    torch.testing.assert_close(path.end.points, short_run(method=method).end.points, rtol=0, atol=1e-14)
 
 
 def test_knots_one_rounding_apart_are_one():

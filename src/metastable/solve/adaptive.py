@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from metastable.rowwise import largest_tangential
@@ -77,6 +79,7 @@ class Adaptive(EmbeddedPair):
         largest = float((torch.linalg.vector_norm(error, dim=1) / allowed).max())
         return largest if math.isfinite(largest) else math.inf
 
-    def between(self, s: float) -> Tensor:
+    def between(self, s: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k s"]:
         """Shampine's polynomials."""
-        return self.dense @ torch.tensor([s, s**2, s**3, s**4], dtype=torch.float64)
+        dense = self.dense.numpy()
+        return np.asarray((s[:, None] ** np.arange(1, 1 + dense.shape[1])) @ dense.T)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from metastable.rowwise import largest_damped, largest_quotient
@@ -89,9 +91,9 @@ class Dop853(EmbeddedPair):
         fifth, third = (torch.linalg.vector_norm(error, dim=1) / allowed for error in errors)
         return largest_quotient(fifth.square(), third.square(), DAMPING)
 
-    def between(self, s: float) -> Tensor:
+    def between(self, s: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k s"]:
         """Hairer's polynomial of degree 7 in s."""
-        weights = torch.zeros(_WITH_LATE, dtype=torch.float64)
+        weights = np.zeros((len(s), _WITH_LATE))
         for power, coefficients in enumerate(reversed(self.dense)):
-            weights = (weights + coefficients) * (s if power % 2 == 0 else 1 - s)
+            weights = (weights + coefficients.numpy()) * (s if power % 2 == 0 else 1 - s)[:, None]
         return weights

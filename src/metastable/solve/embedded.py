@@ -8,16 +8,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
+import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from metastable.arguments import shown
 from metastable.errors import InvalidInput, SolveError
 from metastable.flows.drift import Velocity
-from metastable.solve.controller import SHARE, Controller
+from metastable.solve.controller import Controller
 from metastable.solve.problem import Problem, State, Step, next_time, require_finite_velocity
-from metastable.solve.recorded_trial import AFTER, MOST_PAIRS, RecordedTrial
+from metastable.solve.recorded_trial import AFTER, recorded_trial
+from metastable.solve.small_system import small_system
 from metastable.solve.stepper import Stepper
+from metastable.solve.tableau import Tableau
+from metastable.solve.trial import Made, Trial
 
 
 class EmbeddedPair(Stepper):
@@ -27,7 +32,7 @@ class EmbeddedPair(Stepper):
     at the end of a step is the first stage of the next one, exactly, because the field normalises its argument.
     """
 
-    caches = ("_memory", "_trial")
+    caches = ("_memory", "_whole")
 
     nodes: ClassVar[tuple[float, ...]]
     """c_i."""
@@ -42,8 +47,8 @@ class EmbeddedPair(Stepper):
     controller: ClassVar[Controller]
     errors: ClassVar[Tensor]
     """Differences of the weights to those of embedded formulas."""
-    damping: ClassVar[float | None] = None
-    """Weight of the second of two such differences (`rowwise.damped`); None where there is one."""
+    damping: ClassVar[float] = 0.0
+    """Weight of the second of two such differences (`rowwise.damped`); zero where there is one."""
     stable: ClassVar[float]
     """Largest step * rate; where it is infinite, the rate is asked for at the start only."""
     end_in_error: ClassVar[bool]
@@ -51,14 +56,14 @@ class EmbeddedPair(Stepper):
 
     def __init__(self) -> None:
         self._memory: Tensor | None = None
-        self._trial: tuple[Problem, RecordedTrial | None] | None = None
+        self._whole: tuple[Problem, Trial | None] | None = None
 
     @abstractmethod
     def error(self, problem: Problem, before: Tensor, after: Tensor, stages: Tensor, h: float) -> float:
         """The error of a step, relative to what is allowed; infinite when anything is not finite."""
 
     @abstractmethod
-    def between(self, s: float) -> Tensor:
+    def between(self, s: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k s"]:
         """Weights of all stages in (x(t + s h) - x(t))/h, for s in [0, 1]."""
 
     @abstractmethod
@@ -89,77 +94,89 @@ class EmbeddedPair(Stepper):
         stages[0] = state.slope
         step, rejected = min(state.step, self._cap(problem, state.rate)), state.rejected
         smallest, tried = max(16 * math.ulp(state.t), 1e-300), math.inf
-        recorded = self._recorded(problem, state, stages)
+        whole = self._whole_trial(problem, state, stages)
         while True:
             t = next_time(state.t, step, limit)
             h = t - state.t
             if h < smallest and t < limit:
-                self._give_up(problem, state, stages[:count], h, rejected)
-            last, known = None, recorded is not None
-            if recorded is not None:
-                points, error = recorded(x, h)
-                error /= SHARE * (problem.atol + problem.rtol)
+                self._give_up(problem, state, stages[: 1 if whole else count], h, rejected)
+            made = self._staged(problem, state, stages, t) if whole is None else whole(x, state.slope, h)
+            if whole is not None:
                 problem.evaluations += count
-            else:
-                for stage in range(1, count):
-                    shifted = problem.combine(x, stages[:stage], h * self.stages[stage])
-                    problem.velocity(state.t + self.nodes[stage] * h, shifted, out=stages[stage])
-                points = problem.combine(x, stages[:count], h * self.weights)
-                last = problem.velocity(t, points, out=stages[count]) if self.end_in_error else None
-                error = self.error(problem, x, points, stages, h)
-            if error <= 1.0:
+            if made.error <= 1.0:
                 break
             rejected += 1
             tried = limit if t == limit else tried
-            step = h * self.controller.after_rejection(error)
-        growth = self.controller.growth(error, state.last_error, rejected > state.rejected)
+            step = h * self.controller.after_rejection(made.error)
+        growth = self.controller.growth(made.error, state.last_error, rejected > state.rejected)
         # A step that was cut short by the limit says little about the next one.
         proposal = max(h * growth, step) if t == limit and h < step else h * growth
-        known = known or last is not None
-        if not known and t < limit:
-            last, known = problem.velocity(t, points, out=stages[count]), True
+        points, last = made.points, made.velocity
+        if last is None and t < limit:
+            last = problem.velocity(t, points, out=stages[count])
         end = State(
             t=t,
             points=points,
-            slope=stages[count].clone() if known else None,
+            slope=None if last is None else last.vector.clone(),
             rate=state.rate if last is None or self.stable == math.inf else _rate(last, problem, t),
             step=proposal,
-            last_error=self.controller.remembered(error),
+            last_error=self.controller.remembered(made.error),
             accepted=state.accepted + 1,
             rejected=rejected,
         )
-        ready = count + known
+        known = last is not None
 
         def interpolate(times: Sequence[float]) -> list[Tensor]:
-            nonlocal ready
+            nonlocal known
             evaluations = problem.evaluations
-            if ready == count:
-                problem.velocity(t, points, out=stages[count])
-                ready += 1
-            for stage in range(ready, len(stages)):
-                shifted = problem.combine(x, stages[:stage], h * self.late_stages[stage - count - 1])
-                problem.velocity(state.t + self.late_nodes[stage - count - 1] * h, shifted, out=stages[stage])
-                ready += 1
+            filled = None if whole is None else whole.stages(x, stages[0], h)
+            if filled is None:
+                filled = self._filled(problem, state, stages, t, None if known else points)
+                known = True
             problem.evaluations = evaluations
-            return [problem.combine(x, stages, h * self.between((time - state.t) / h)) for time in times]
+            weights = torch.from_numpy(h * self.between((np.array(times) - state.t) / h))
+            return [problem.combine(x, filled, row) for row in weights]
 
         return Step(state, end, interpolate, tried=tried)
 
-    def _recorded(self, problem: Problem, state: State, memory: Tensor) -> RecordedTrial | None:
-        """The trial of this run as a graph of launches; None where the host must see what it does."""
-        x = state.points
-        if not (x.is_cuda and self.damping is not None and problem.flow.spherical and state.accepted >= AFTER):
+    def tableau(self) -> Tableau:
+        """The pair as plain arrays."""
+        return Tableau.of(self)
+
+    def _staged(self, problem: Problem, state: State, stages: Tensor, t: float) -> Made:
+        """A trial step to time t, stage by stage."""
+        x, h, count = state.points, t - state.t, len(self.nodes)
+        for stage in range(1, count):
+            shifted = problem.combine(x, stages[:stage], h * self.stages[stage])
+            problem.velocity(state.t + self.nodes[stage] * h, shifted, out=stages[stage])
+        points = problem.combine(x, stages[:count], h * self.weights)
+        last = problem.velocity(t, points, out=stages[count]) if self.end_in_error else None
+        return Made(points, last, self.error(problem, x, points, stages, h))
+
+    def _filled(self, problem: Problem, state: State, stages: Tensor, t: float, points: Tensor | None) -> Tensor:
+        """All stages, those of the interpolant among them; `points`: the end, if its velocity is not known."""
+        x, h, count = state.points, t - state.t, len(self.nodes)
+        if points is not None:
+            problem.velocity(t, points, out=stages[count])
+        for late, (node, row) in enumerate(zip(self.late_nodes, self.late_stages, strict=True), count + 1):
+            problem.velocity(state.t + node * h, problem.combine(x, stages[:late], h * row), out=stages[late])
+        return stages
+
+    def _whole_trial(self, problem: Problem, state: State, memory: Tensor) -> Trial | None:
+        """Whoever makes the steps of this run as wholes; None where they are made stage by stage."""
+        recording = state.points.is_cuda and self.damping > 0
+        if recording and state.accepted < AFTER:
             return None
-        if self._trial is None or self._trial[0] is not problem:
-            field = problem.flow.launched(x, problem.mass) if len(x) ** 2 <= MOST_PAIRS else None
-            rows = (*self.stages, self.weights)
-            made = None if field is None else RecordedTrial(field, memory, rows, self.errors, self.damping)
-            self._trial = (problem, made)
-        return self._trial[1]
+        if self._whole is None or self._whole[0] is not problem:
+            if recording:
+                self._whole = (problem, recorded_trial(problem, state.points, memory, self))
+            else:
+                self._whole = (problem, small_system(problem, state.points, self.tableau()))
+        return self._whole[1]
 
     def _give_up(self, problem: Problem, state: State, stages: Tensor, h: float, rejected: int) -> None:
         if rejected > state.rejected:
-            for node, values in zip(self.nodes, stages, strict=True):
+            for node, values in zip(self.nodes, stages, strict=False):
                 require_finite_velocity(values, state.t + node * h, problem.flow)
         raise SolveError(
             f"the step fell below rounding at t = {state.t:.6g} (rate {state.rate:.3g}); the flow is too "

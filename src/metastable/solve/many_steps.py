@@ -67,7 +67,7 @@ def rounds(
     inside: Inside,
 ) -> Iterator[Systems]:
     """The systems after every round, until all of them have reached t_end; see `stretches.steps` for the rest."""
-    pair = Tableau.of(stepper)
+    pair = stepper.tableau()
     compiled = compiled_trial(problem, systems, pair)
     jumps = jump_times(problem.flow)
     knots = stretches(jumps, t_end, t_start)

@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar, Protocol
 
 import numpy as np
 from jaxtyping import Float
+from torch import Tensor
 
-from metastable.solve.adaptive import Adaptive
 from metastable.solve.controller import Controller
-from metastable.solve.dop853 import DAMPING, Dop853
+
+
+class Pair(Protocol):
+    """The tables of an embedded pair, as `EmbeddedPair` declares them."""
+
+    nodes: ClassVar[tuple[float, ...]]
+    stages: ClassVar[tuple[Tensor, ...]]
+    weights: ClassVar[Tensor]
+    late_nodes: ClassVar[tuple[float, ...]]
+    late_stages: ClassVar[tuple[Tensor, ...]]
+    errors: ClassVar[Tensor]
+    damping: ClassVar[float]
+    controller: ClassVar[Controller]
+    stable: ClassVar[float]
+
+    def between(self, s: Float[np.ndarray, "k"]) -> Float[np.ndarray, "k s"]:
+        """Weights of all stages in (x(t + s h) - x(t))/h, for s in [0, 1]."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +51,7 @@ class Tableau:
     """Parts (k,) of a step -> weights (k, s) of the stages in (x(t + s h) - x(t))/h."""
 
     @classmethod
-    def of(cls, pair: Adaptive | Dop853) -> Tableau:
+    def of(cls, pair: Pair) -> Tableau:
         """The arrays of a pair."""
         end = len(pair.nodes)
         size = end + 1 + len(pair.late_nodes)
@@ -45,19 +62,4 @@ class Tableau:
         errors = np.zeros((2, end + 1))
         errors[: len(given), : given.shape[1]] = given
         nodes = np.array((*pair.nodes, 1.0, *pair.late_nodes))
-        damping, between = (DAMPING, _nested) if isinstance(pair, Dop853) else (0.0, _powers)
-        return cls(nodes, table, end, errors, damping, pair.controller, pair.stable, between)
-
-
-def _powers(s: np.ndarray) -> np.ndarray:
-    """Shampine's polynomials."""
-    dense = Adaptive.dense.numpy()
-    return np.asarray((s[:, None] ** np.arange(1, 1 + dense.shape[1])) @ dense.T)
-
-
-def _nested(s: np.ndarray) -> np.ndarray:
-    """Hairer's polynomial of degree 7 in s."""
-    weights = np.zeros((len(s), len(Dop853.dense[0])))
-    for power, coefficients in enumerate(reversed(Dop853.dense)):
-        weights = (weights + coefficients.numpy()) * (s if power % 2 == 0 else 1 - s)[:, None]
-    return weights
+        return cls(nodes, table, end, errors, pair.damping, pair.controller, pair.stable, pair.between)
