@@ -32,7 +32,7 @@ CASES = (
     (10_000, 3, 8.0, 1e-4, 12.0),
     (100_000, 3, 8.0, 1e-6, 2.0),
     (100_000, 3, 8.0, 1e-4, 2.0),
-    (1_000_000, 3, 8.0, 1e-4, 0.5),
+    (1_000_000, 3, 8.0, 1e-4, 0.1),
 )
 """(n, d, beta, rtol, t)."""
 
@@ -74,7 +74,7 @@ def case(n: int, d: int, beta: float, rtol: float, t: float) -> dict[str, Any]:
     most = recorded_trial.MOST_PAIRS
     for name, limit in (("recorded", most), ("host", 0.0)):
         recorded_trial.MOST_PAIRS = limit
-        ms.solve(flow, rho, 0.2, rtol=rtol, atol=rtol / 10)
+        ms.solve(flow, rho, 0.01, rtol=rtol, atol=rtol / 10)
         row[name], path = min(
             (
                 waited(lambda: ms.solve(flow, rho, 2.0, rtol=rtol, atol=rtol / 10))

@@ -164,7 +164,7 @@ class EmbeddedPair(Stepper):
 
     def _whole_trial(self, problem: Problem, state: State, memory: Tensor) -> Trial | None:
         """Whoever makes the steps of this run as wholes; None where they are made stage by stage."""
-        recording = state.points.is_cuda and self.damping > 0
+        recording = state.points.is_cuda and self.damping > 0 and self.stable == math.inf
         if recording and state.accepted < AFTER:
             return None
         if self._whole is None or self._whole[0] is not problem:
