@@ -5,7 +5,7 @@
 A run is divided by its evaluations times the time of one attention at its end, which is measured twice: as calls
 one after the other, and as the device alone needs it (ten attentions recorded in a graph of launches). The same run
 with the launches of each stage made by the host stands beside it. Tokens are float64; at coarse tolerances their
-attention is in float32, and the difference to a run with all digits is given.
+attention is in float32, and the mean difference of a token to a run with all digits is given.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ def case(n: int, d: int, beta: float, rtol: float, t: float) -> dict[str, Any]:
         row["run_over_device"] = row["recorded"] / (row["recorded_evaluations"] * row["device"])
     if n <= 1e5:
         whole = ms.solve(flow_of(d, beta, rtol=None), rho, t, rtol=rtol, atol=rtol / 10)
-        row["difference_to_all_digits"] = float((whole.end.points - path.end.points).norm(dim=1).max())
+        # The mean: a token that starts on a watershed may end on either side of it, whatever the precision.
+        row["difference_to_all_digits"] = float((whole.end.points - path.end.points).norm(dim=1).mean())
     print(
         f"n = {n:<8d} d = {d:<3d} rtol {rtol:.0e}  {row['kernel']:12s} run {row['recorded']:8.4f} s "
         f"({row['recorded_evaluations']} evaluations) = {row['run_over_calls']:.2f} x its attentions as calls, "

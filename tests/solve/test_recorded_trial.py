@@ -61,3 +61,17 @@ def test_a_recorded_run_repeats_to_the_last_digit():
     whole = ms.solve(flow_of(3), rho, 2.0, times=[1.0, 2.0])
     again = ms.solve(flow_of(3), rho, 2.0, times=[1.0, 2.0])
     assert torch.equal(whole.points, again.points)
+
+
+@cuda
+def test_many_recorded_steps_end_where_steps_of_the_host_do(monkeypatch):
+    """Tokens of a cap gather in a point, which forgets nothing but rounding."""
+    pole = torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64)
+    rho = ms.Measure(ms.sphere.uniform(1500, 3, seed=4) + 1.2 * pole).to(device="cuda")
+    flow = ms.SelfAttention(ms.AttentionWeights(V=np.eye(3), B=np.eye(3)), 20.0)
+    runs = []
+    for most in (0.0, 2e10):
+        monkeypatch.setattr(recorded_trial, "MOST_PAIRS", most)
+        runs.append(ms.solve(flow, rho, 12.0, times=12, rtol=1e-10, atol=1e-12))
+    assert runs[1].provenance["statistics"]["accepted_steps"] > 20
+    assert float((runs[0].points - runs[1].points).abs().max()) < 1e-9
