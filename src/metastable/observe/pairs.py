@@ -62,7 +62,7 @@ def pair_fraction(rho: Any, threshold: float = 0.999) -> float | Float[Tensor, "
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def _close_pairs(start: int, stop: int, x: Any, m: Any, threshold: float, close: Any, all_pairs: Any) -> None:
-    """close_sr = sum over i in {r, n - 1 - r} and j < i of m_i m_j 1[<x_i, x_j> > threshold]; all_pairs without 1[].
+    """close_sr = sum over i in {r, n-1-r} and j < i of m_i m_j 1[<x_i, x_j> > threshold]; all_pairs without 1[].
 
     For rows s ceil(n/2) + r in [start, stop): all rows are equally long, and together have every pair once.
     """

@@ -111,7 +111,7 @@ class Systems:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _combined_rows(points: Any, stages: Any, rows: Any, weights: Any, unit: bool, out: Any) -> None:
-    """`combined` of some rows, without a copy of their stages; points (a, n d), stages (s, a, n d), out (k, n, d)."""
+    """`combined` of some rows, with no copy of their stages; points (a, n d), stages (s, a, n d), out (k, n, d)."""
     n, d = out.shape[1:]
     moved = np.empty(n * d)
     for p in range(len(rows)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -10,7 +11,7 @@ from metastable.drawing import Lines, Series
 from metastable.flows import HeadDescent
 from metastable.observe import head_dissipation
 from metastable.papers.claim import Claim, Outcome, Setting, as_rows
-from metastable.papers.reading import fine, listed, slope
+from metastable.papers.reading import SAMPLING, fine, listed, slope
 from metastable.papers.scheduled_heads.protocol import PAPER, oscillating, resting, tokens
 from metastable.papers.verdict import ESTIMATE
 from metastable.solve.solve import solve
@@ -21,10 +22,25 @@ Weights = Callable[[float, int, int, int], OrnsteinUhlenbeck]
 STEP = 0.04
 """Step of Euler: the error of a late average, 4%, is the same for all H."""
 
+NEXT_ORDER = 0.1
+"""How far the next order, 1/H relative to the first, bends an exponent from H = 32 on. What noise adds to
+oscillating weights is like (1/H)(1 - 4/H): its exponent is -0.83 +- 0.04 from 16 to 64 heads, over 32 paths."""
+NOISY_PATHS = 8, 16
+"""Paths of oscillating weights with noise, quick and full."""
+SCATTER = 0.24
+"""Standard deviation over paths of the exponent of what noise adds, over a factor of four in H."""
+BESIDE = 2
+"""Paths of weights without noise, which differ in their starts only."""
+
 
 def many(setting: Setting) -> tuple[int, ...]:
     """Numbers of heads between which the exponent is fitted."""
     return tuple(setting.choose((16, 32, 64), (16, 32, 64, 128), (8, 16, 32)))
+
+
+def noisy_many(setting: Setting) -> tuple[int, ...]:
+    """Numbers of heads with noise and oscillation: larger ones, since the next order in 1/H is larger."""
+    return tuple(setting.choose((32, 64, 128), (32, 64, 128, 256), (8, 16, 32)))
 
 
 def noisy(t: float, steps: int, heads: int, seed: int) -> OrnsteinUhlenbeck:
@@ -42,12 +58,23 @@ def late_dissipation(make: Weights, heads: int, setting: Setting, seed: int) -> 
     return float(np.mean(found[:25])), float(np.mean(found[25:]))
 
 
-def scaling(setting: Setting, make: Weights, others: dict[str, float], seeds: int) -> Outcome:
+def scaling(
+    setting: Setting,
+    make: Weights,
+    numbers: tuple[int, ...],
+    others: dict[str, float],
+    seeds: int,
+    beside: Weights | None = None,
+) -> Outcome:
     """Exponent of the late dissipation in H, mean over paths that start from the same tokens; one head beside
-    it."""
-    heads = np.array(many(setting), dtype=float)
+    it. The dissipation of other weights, mean over BESIDE paths, is taken off first if `beside` gives them."""
+    heads = np.array(numbers, dtype=float)
     starts = [100 * setting.seed + s for s in range(seeds)]
     quarters = np.array([[late_dissipation(make, int(h), setting, s) for h in heads] for s in starts])
+    if beside is not None:
+        quarters -= np.mean(
+            [[late_dissipation(beside, int(h), setting, s) for h in heads] for s in starts[:BESIDE]], 0
+        )
     single, paths = np.mean(late_dissipation(make, 1, setting, starts[0])), quarters.mean(2)
     mean, error = paths.mean(0), paths.std(0, ddof=1) / np.sqrt(seeds)
     if not (paths > 0).all():
@@ -69,17 +96,23 @@ def scaling(setting: Setting, make: Weights, others: dict[str, float], seeds: in
 def resting_experiment(setting: Setting) -> Outcome:
     """Ornstein-Uhlenbeck weights."""
     others = {"no decay": 0.0, "H^(-1/2)": -0.5, "H^(-2)": -2.0}
-    return scaling(setting, resting, others, setting.choose(5, 10))
+    return scaling(setting, resting, many(setting), others, setting.choose(5, 10))
 
 
 def noisy_experiment(setting: Setting) -> Outcome:
-    """Oscillating weights with noise."""
-    return scaling(setting, noisy, {"no decay": 0.0}, setting.choose(5, 10))
+    """Oscillating weights with noise, less those without."""
+    others = {"no decay": 0.0, "H^(-1/2)": -0.5, "H^(-2)": -2.0}
+    return scaling(setting, noisy, noisy_many(setting), others, setting.choose(*NOISY_PATHS), oscillating)
+
+
+def noisy_error(setting: Setting) -> float:
+    """Standard error of the exponent that so many paths give."""
+    return SCATTER / math.sqrt(setting.choose(*NOISY_PATHS))
 
 
 def oscillating_experiment(setting: Setting) -> Outcome:
     """Oscillating weights without noise, many heads."""
-    return scaling(setting, oscillating, {"1/H": -1.0, "H^(-1/2)": -0.5}, setting.choose(4, 8))
+    return scaling(setting, oscillating, many(setting), {"1/H": -1.0, "H^(-1/2)": -0.5}, setting.choose(4, 8))
 
 
 def heads_figure(outcome: Outcome, title: str, order: float, label: str) -> Lines:
@@ -110,8 +143,7 @@ CLAIMS = (
         expected=-1.0,
         tolerance=0.35,
         reason="the next order, 1/H relative to the first, bends the exponent by 0.1 at H = 16; standard "
-        "error over "
-        "paths",
+        "error over paths",
         source=PAPER,
         figure=lambda outcome: heads_figure(outcome, "Ornstein-Uhlenbeck weights, ν = 2, d = 3", -1.0, "1/H"),
         theme=THEME,
@@ -146,22 +178,27 @@ CLAIMS = (
     Claim(
         "dissipation-noisy-oscillating-heads",
         lambda setting: (
-            "Oscillating weights with noise: for many heads it is the noise and not the oscillation that is "
-            "left, and "
-            f"the dissipation falls with H at least like H^(-1/2) (H = {listed(many(setting))})."
+            "Oscillating weights with noise: what the noise adds to the dissipation of late times falls like 1/H "
+            f"(H = {listed(noisy_many(setting))})."
         ),
         noisy_experiment,
-        expected=-0.5,
-        tolerance=0.1,
-        reason="1/H for the noise, less what the oscillation adds, up to a quarter of it at the largest H; "
-        "standard "
-        "error over paths",
+        expected=-1.0,
+        tolerance=lambda setting: NEXT_ORDER + SAMPLING * noisy_error(setting),
+        reason=lambda setting: (
+            f"{SAMPLING:g} standard errors of {setting.choose(*NOISY_PATHS)} paths, {noisy_error(setting):.2g} "
+            f"each, and {NEXT_ORDER:g} for the next order, 1/H relative to the first, at the smallest H"
+        ),
         source=ESTIMATE,
-        figure=lambda outcome: heads_figure(outcome, "Oscillating weights with noise ν = 2, d = 3", -1.0, "1/H"),
-        relation="at most",
+        figure=lambda outcome: heads_figure(
+            outcome, "Oscillating weights with noise ν = 2, less without", -1.0, "1/H"
+        ),
         theme=THEME,
         unit="exponent of H",
         effort=6,
-        rivals={"no decay": "Oscillation keeps it from falling."},
+        rivals={
+            "no decay": "The noise of one head does not average out.",
+            "H^(-1/2)": "It falls like the fluctuation of a mean.",
+            "H^(-2)": "It falls like the square of 1/H.",
+        },
     ),
 )
