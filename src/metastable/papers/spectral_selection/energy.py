@@ -94,9 +94,9 @@ SETTLED = 1e-6
 """Speed below which a system counts as at rest; the runs are integrated to a tenth of it."""
 SETTLE_BETAS = 0.5, 1.0, 2.0
 SETTLE_TIMES = 200.0, 100.0, 200.0, 60.0
-"""First look at each spectrum, for three and five tokens: after 13 e-folds and more. Their slowest rates: 0.066 out
-of a saddle of the first, 0.15 out of one of the second, 0.076 towards four groups of the third, 0.32 towards a split
-of the last."""
+"""First look at each spectrum, for three and five tokens: after 13 e-folds and more. Their slowest rates: 0.066
+out of a saddle of the first, 0.15 out of one of the second, 0.076 towards four groups of the third, 0.32 towards a
+split of the last."""
 
 
 def settling_experiment(setting: Setting) -> Outcome:
