@@ -285,15 +285,17 @@ def _validated_points(x: Float[Tensor, "*b n d"], sphere: bool) -> Float[Tensor,
 
 def _on_the_sphere(x: Tensor) -> Tensor:
     """Rows of length one; a zero row or one that is not finite is refused by its number, and that of its system."""
+    # Rows that are of unit length to the last bits stay as they are, so that building a Measure
+    # from the points of another one changes nothing. Others are scaled first: their squares may overflow.
+    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+    unit = (length - 1).abs() <= (3 + math.sqrt(x.shape[-1])) * torch.finfo(x.dtype).eps
+    if bool(unit.all()):
+        return x
     largest = _finite(x).abs().amax(dim=-1, keepdim=True)
     if bool((largest == 0).any()):
         raise InvalidInput(
             f"points must be non-zero to lie on the sphere, got a zero {_first(largest[..., 0] == 0)}"
         )
-    # Rows that are of unit length to the last bits stay as they are, so that building a Measure
-    # from the points of another one changes nothing. Others are scaled first: their squares may overflow.
-    length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
-    unit = (length - 1).abs() <= (3 + math.sqrt(x.shape[-1])) * torch.finfo(x.dtype).eps
     scaled = x / largest
     return torch.where(unit, x, scaled / torch.linalg.vector_norm(scaled, dim=-1, keepdim=True))
 

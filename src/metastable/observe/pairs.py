@@ -17,6 +17,8 @@ from metastable.threads import over_rows
 
 NANOSECONDS = 1.0
 """Rough cost of one pair in few dimensions, for the choice of threads."""
+BLOCK = 512
+"""Tokens whose overlaps with one are kept at a time: with their coordinates they stay in the first cache."""
 
 
 @overload
@@ -43,14 +45,14 @@ def pair_fraction(rho: Any, threshold: float = 0.999) -> float | Float[Tensor, "
     points, mass = (x.cpu().double() for x in (measure.points, measure.mass))
     many = points if isinstance(measure, Ensemble) else points[None]
     weights = mass if isinstance(measure, Ensemble) else mass[None]
-    close, all_pairs = np.empty(weights.shape), np.empty(weights.shape)
     x, m = many.transpose(1, 2).contiguous().numpy(), weights.contiguous().numpy()
-    n, d = measure.n, measure.d
+    n, d, half = measure.n, measure.d, (measure.n + 1) // 2
+    close, all_pairs = np.empty((len(x), half)), np.empty((len(x), half))
 
     def some(start: int, stop: int) -> None:
         _close_pairs(start, stop, x, m, threshold, close, all_pairs)
 
-    over_rows(some, len(x) * n, cost=NANOSECONDS * len(x) * n * n * d / 2)
+    over_rows(some, len(x) * half, cost=NANOSECONDS * len(x) * n * n * d / 2)
     whole = all_pairs.sum(1)
     if not (whole > 0).all():
         raise InvalidInput("pairs need two tokens that carry mass, got one")
@@ -60,17 +62,28 @@ def pair_fraction(rho: Any, threshold: float = 0.999) -> float | Float[Tensor, "
 
 @njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
 def _close_pairs(start: int, stop: int, x: Any, m: Any, threshold: float, close: Any, all_pairs: Any) -> None:
-    """sum_j m_i m_j 1[<x_i, x_j> > threshold] and sum_j m_i m_j over j != i, for rows s n + i in [start, stop)."""
+    """close_sr = sum over i in {r, n-1-r} and j < i of m_i m_j 1[<x_i, x_j> > threshold]; all_pairs without 1[].
+
+    For rows s ceil(n/2) + r in [start, stop): all rows are equally long, and together have every pair once.
+    """
     d, n = x.shape[1:]
+    half = close.shape[1]
+    overlap = np.empty(BLOCK)
     for row in range(start, stop):
-        s, i = divmod(row, n)
-        near, every = 0.0, 0.0
-        for first, last in ((0, i), (i + 1, n)):
-            for j in range(first, last):
-                overlap = 0.0
-                for c in range(d):
-                    overlap += x[s, c, i] * x[s, c, j]
-                near += m[s, j] if overlap > threshold else 0.0
-                every += m[s, j]
-        close[s, i] = m[s, i] * near
-        all_pairs[s, i] = m[s, i] * every
+        s, r = divmod(row, half)
+        close[s, r], all_pairs[s, r] = 0.0, 0.0
+        for side in range(1 if 2 * r == n - 1 else 2):
+            i = r if side == 0 else n - 1 - r
+            near, every = 0.0, 0.0
+            for first in range(0, i, BLOCK):
+                count = min(BLOCK, i - first)
+                for j in range(count):
+                    overlap[j] = x[s, 0, i] * x[s, 0, first + j]
+                for c in range(1, d):
+                    for j in range(count):
+                        overlap[j] += x[s, c, i] * x[s, c, first + j]
+                for j in range(count):
+                    near += m[s, first + j] if overlap[j] > threshold else 0.0
+                    every += m[s, first + j]
+            close[s, r] += m[s, i] * near
+            all_pairs[s, r] += m[s, i] * every

@@ -15,6 +15,10 @@ from torch import Tensor
 
 from metastable import rowwise
 from metastable.flows.flow import Flow
+from metastable.threads import over_rows
+
+NANOSECONDS = 0.5
+"""Rough cost of one number of one stage in an interpolation, for the choice of threads."""
 
 
 @dataclass(eq=False, repr=False)
@@ -40,7 +44,12 @@ class Round:
         rows = self.rows[picked]
         if self.points.is_cpu and self.points.dtype == torch.float64:
             out = np.empty((len(rows), *self.points.shape[1:]))
-            _combined_rows(self.points.numpy(), self.stages.numpy(), rows, weights, self.unit, out)
+            points, stages = self.points.flatten(1).numpy(), self.stages.flatten(2).numpy()
+
+            def some(start: int, stop: int) -> None:
+                _combined_rows(points, stages, rows[start:stop], weights[start:stop], self.unit, out[start:stop])
+
+            over_rows(some, len(rows), cost=NANOSECONDS * out.size * len(stages))
             return torch.from_numpy(out)
         index = torch.from_numpy(rows).to(self.points.device)
         return combined(self.points[index], self.stages[:, index], weights, self.unit)
@@ -102,14 +111,24 @@ class Systems:
 
 @njit(nogil=True, cache=True, error_model="numpy")
 def _combined_rows(points: Any, stages: Any, rows: Any, weights: Any, unit: bool, out: Any) -> None:
-    """`combined` of some rows, without a copy of their stages."""
+    """`combined` of some rows, with no copy of their stages; points (a, n d), stages (s, a, n d), out (k, n, d)."""
+    n, d = out.shape[1:]
+    moved = np.empty(n * d)
     for p in range(len(rows)):
-        out[p] = points[rows[p]]
+        before = points[rows[p]]
+        for i in range(n * d):
+            moved[i] = before[i]
         for j in range(stages.shape[0]):
-            out[p] += weights[p, j] * stages[j, rows[p]]
-        if unit:
-            for i in range(out.shape[1]):
-                out[p, i] /= np.sqrt((out[p, i] * out[p, i]).sum())
+            weight, stage = weights[p, j], stages[j, rows[p]]
+            for i in range(n * d):
+                moved[i] += weight * stage[i]
+        for i in range(n):
+            square = 0.0
+            for c in range(d):
+                square += moved[i * d + c] * moved[i * d + c]
+            length = math.sqrt(square) if unit else 1.0
+            for c in range(d):
+                out[p, i, c] = moved[i * d + c] / length
 
 
 def combined(

@@ -1,3 +1,8 @@
+import numpy as np
+import pytest
+
+from metastable.papers import Setting
+from metastable.papers.scheduled_heads.frozen import limit_times
 from small_claims import small_verdict
 
 
@@ -7,6 +12,12 @@ def test_two_opposed_heads_raise_the_energy_under_their_mean_only():
     assert mean.y[-1] > mean.y[0] and gradient.y[-1] < 0.9 * gradient.y[0]
 
 
-def test_tokens_come_to_rest():
-    (row,) = small_verdict("frozen-limits-rest", "scheduled-heads").table
-    assert row["median of the largest speed at the end"] < 0.05
+def test_dissipation_dies_out_where_weights_rest_and_goes_on_where_they_move():
+    verdict = small_verdict("frozen-limits-rest", "scheduled-heads")
+    resting, moving, bound = verdict.figure.series
+    assert resting.y[-1] < 0.1 * bound.y[-1] and moving.y[-1] > bound.y[-1]
+
+
+def test_windows_double():
+    times = limit_times(Setting(quick=True))
+    assert times[0] == 0 and np.diff(np.log2(times[1:])) == pytest.approx(np.ones(len(times) - 2))

@@ -23,3 +23,11 @@ def test_the_law_is_drawn_through_the_fitted_heads():
     each, mean, law = heads_figure(Outcome(-1.0, curves=curves), "title", -1.0, "1/H").series
     assert len(each.x) == 6 and mean.colour == law.colour
     assert law.y == pytest.approx(2 / np.asarray(law.x), rel=1e-12)
+
+
+def test_what_noise_adds_is_read_without_what_oscillation_leaves():
+    plain, less = (
+        small_verdict(f"dissipation-{name}-heads", "scheduled-heads")
+        for name in ("oscillating", "noisy-oscillating")
+    )
+    assert all(a["mean of G²"] > b["mean of G²"] for a, b in zip(less.table, plain.table, strict=True))

@@ -3,8 +3,8 @@ import torch
 
 from metastable import SelfAttention, solve
 from metastable.papers import Setting
-from metastable.papers.spectral_selection.measuring import ends, starts, words
-from metastable.theory import selection_weights
+from metastable.papers.spectral_selection.measuring import ends, rests, starts, words
+from metastable.theory import equilibrium_residual, selection_weights
 
 
 def test_starts_of_other_streams_and_seeds_share_nothing():
@@ -22,6 +22,21 @@ def test_ends_are_those_of_each_system_alone():
         for s in range(3):
             alone = solve(flow, points[s], t=1.5, rtol=1e-9).end.points
             assert torch.allclose(last[i, s], alone, atol=1e-7)
+
+
+def test_systems_that_still_move_are_followed_until_they_rest():
+    spectrum, betas, points = (2.0, -1.0, 0.5), (0.3, 1.0), starts(Setting(), 3, 4, 3, 1)
+    early = ends(spectrum, betas, points, 4.0)
+    last, left = rests(spectrum, betas, points, 4.0, 1e-5)
+    found = [
+        equilibrium_residual(np.diag(spectrum), b, x) for b, many in zip(betas, last, strict=True) for x in many
+    ]
+    assert left.flatten().tolist() == found and left.max() < 1e-5
+    moved = (last - early).abs().amax((2, 3))
+    still = [
+        equilibrium_residual(np.diag(spectrum), b, x) for b, many in zip(betas, early, strict=True) for x in many
+    ]
+    assert ((moved == 0) == (torch.tensor(still).reshape(2, 3) < 1e-5)).all() and (moved > 0).any()
 
 
 def test_eigenvalues_in_words():

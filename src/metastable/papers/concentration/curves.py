@@ -84,7 +84,7 @@ def curves_experiment(setting: Setting) -> Outcome:
     """Mean field of G(0.5) from the skewed law; the constant of the bound on held-out beta and times; tokens."""
     w, law = sheared(0.5), reference_skew()
     fitted, tested = setting.choose(*FITTED), setting.choose(*TESTED)
-    end = setting.choose(6.0, 8.0, small=5.0)
+    end = setting.choose(5.0, 8.0)
     times = np.linspace(0, end, round(end / STEP) + 1)
     zero = zero_curve(times)
     n = setting.choose(400, 2000)

@@ -21,7 +21,7 @@ from metastable.weights import AttentionWeights
 THEME = "From tokens to the mean field"
 DEPARTED = 0.1
 """Share of the mean-field curve by which n tokens have departed from it."""
-RUN_OUT_COUNTS, RUN_OUT_STEP = ((150, 400, 1200), (200, 400, 800, 1600, 3200), (200, 400, 800)), 0.0625
+RUN_OUT_COUNTS, RUN_OUT_STEP = ((150, 400, 1000), (200, 400, 800, 1600, 3200), (200, 400, 800)), 0.0625
 """Numbers of tokens, quick, full and small, and time step of the curves from which departures are read."""
 
 

@@ -46,7 +46,7 @@ def cases(setting: Setting) -> tuple[Case, ...]:
     if setting.small:
         return Case(24.0), Case(24.0, tilt=0.25), Case(24.0, rest=0.0)
     if setting.quick:
-        return Case(24.0), Case(24.0, tilt=0.25), Case(24.0, rest=0.0), Case(36.0)
+        return Case(24.0, tilt=0.25), Case(24.0, rest=0.0), Case(36.0)
     low = Case(96.0), Case(96.0, tilt=0.25), Case(96.0, tilt=0.75), Case(96.0, rest=0.0), Case(96.0, top=4.0)
     return (*low, Case(192.0), Case(384.0), Case(768.0))
 
@@ -67,7 +67,7 @@ def measured(case: Case) -> tuple[np.ndarray, np.ndarray]:
         Skewed([1.0, 0.0, 0.0], case.tilt),
         3,
         # The width of the kernel, beta^{-1/2}, sets the spacing in both directions.
-        max(int((90 if case.beta <= 48 else 40) * case.beta), 2000),
+        max(int((60 if case.beta <= 48 else 40) * case.beta), 2000),
         kind="graded",
         axis=[1.0, 0.0, 0.0],
         depth=gap * end - 2,

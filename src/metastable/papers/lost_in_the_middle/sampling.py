@@ -11,6 +11,7 @@ regression.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -53,15 +54,28 @@ def measured(n: int, t: float, beta: float, alibi: float, samples: int, seed: in
     values = n * derivative * kernel
     places = np.arange(1, n - 1) / n
     closed = np.asarray(retrieval_profile(places, t, beta, alibi, WIDTH, MODES))
-    part = (np.arange(1, n - 1) * PLACES) // n
     first = start[:, -1:] - start[:, 1:-1]
+    known = [lambda part, m=m: np.cos(m * first[:, part]) for m in range(1, EXPLAINING + 1)]
+    return averaged(values[:, 1:], closed, known)
+
+
+def averaged(
+    values: np.ndarray, closed: np.ndarray, known: Sequence[Callable[[np.ndarray], np.ndarray]]
+) -> Measured:
+    """Values (samples, n - 2) of the tokens 1 ... n - 2 over the closed form there, by parts of the context.
+
+    known: functions of the part, as numbers of those tokens, that give variables of mean zero (samples, part),
+    whose averages over the part are taken off.
+    """
+    n = len(closed) + 2
+    token = np.arange(1, n - 1)
     predicted, centres, ratios, explaining = [], [], [], []
     for number in range(1, PLACES):
-        inside = part == number
+        inside = np.flatnonzero(token * PLACES // n == number)
         predicted.append(float(closed[inside].mean()))
-        centres.append(float(places[inside].mean()))
-        ratios.append(values[:, 1:][:, inside].mean(1) / predicted[-1] - 1)
-        explaining.append(np.stack([np.cos(m * first[:, inside]).mean(1) for m in range(1, EXPLAINING + 1)], 1))
+        centres.append(float(token[inside].mean()) / n)
+        ratios.append(values[:, inside].mean(1) / predicted[-1] - 1)
+        explaining.append(np.stack([variable(inside).mean(1) for variable in known], 1))
     found = np.array([explained(*pair) for pair in zip(ratios, explaining, strict=True)])
     overall = explained(np.mean(ratios, axis=0), np.mean(explaining, axis=0))
     return Measured(found[:, 0], found[:, 1], np.array(predicted), np.array(centres), *overall)

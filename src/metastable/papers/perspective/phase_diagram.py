@@ -40,7 +40,7 @@ def diagram_betas(setting: Setting) -> np.ndarray:
 
 def draws(setting: Setting) -> dict[int, int]:
     """Draws of the tokens by dimension: on the circle as many as published in a full run."""
-    return setting.choose({2: 32, HIGH: 4}, {2: 2048, 3: 256, 8: 256, HIGH: 64}, {2: 16, HIGH: 4})
+    return setting.choose({2: 32, HIGH: 4}, {2: 2048, 3: 128, 8: 128, HIGH: 32}, {2: 16, HIGH: 4})
 
 
 def fractions(

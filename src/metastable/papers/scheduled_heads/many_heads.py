@@ -21,6 +21,11 @@ Weights = Callable[[float, int, int, int], OrnsteinUhlenbeck]
 STEP = 0.04
 """Step of Euler: the error of a late average, 4%, is the same for all H."""
 
+NOISY_PATHS = 10, 16
+"""Paths of oscillating weights with noise, quick and full."""
+BESIDE = 2
+"""Paths of weights without noise, which differ in their starts only."""
+
 
 def many(setting: Setting) -> tuple[int, ...]:
     """Numbers of heads between which the exponent is fitted."""
@@ -42,12 +47,22 @@ def late_dissipation(make: Weights, heads: int, setting: Setting, seed: int) -> 
     return float(np.mean(found[:25])), float(np.mean(found[25:]))
 
 
-def scaling(setting: Setting, make: Weights, others: dict[str, float], seeds: int) -> Outcome:
+def scaling(
+    setting: Setting,
+    make: Weights,
+    others: dict[str, float],
+    seeds: int,
+    beside: Weights | None = None,
+) -> Outcome:
     """Exponent of the late dissipation in H, mean over paths that start from the same tokens; one head beside
-    it."""
+    it. The dissipation of other weights, mean over BESIDE paths, is taken off first if `beside` gives them."""
     heads = np.array(many(setting), dtype=float)
     starts = [100 * setting.seed + s for s in range(seeds)]
     quarters = np.array([[late_dissipation(make, int(h), setting, s) for h in heads] for s in starts])
+    if beside is not None:
+        quarters -= np.mean(
+            [[late_dissipation(beside, int(h), setting, s) for h in heads] for s in starts[:BESIDE]], 0
+        )
     single, paths = np.mean(late_dissipation(make, 1, setting, starts[0])), quarters.mean(2)
     mean, error = paths.mean(0), paths.std(0, ddof=1) / np.sqrt(seeds)
     if not (paths > 0).all():
@@ -73,8 +88,9 @@ def resting_experiment(setting: Setting) -> Outcome:
 
 
 def noisy_experiment(setting: Setting) -> Outcome:
-    """Oscillating weights with noise."""
-    return scaling(setting, noisy, {"no decay": 0.0}, setting.choose(5, 10))
+    """Oscillating weights with noise, less those without."""
+    others = {"no decay": 0.0, "H^(-1/4)": -0.25}
+    return scaling(setting, noisy, others, setting.choose(*NOISY_PATHS), oscillating)
 
 
 def oscillating_experiment(setting: Setting) -> Outcome:
@@ -110,8 +126,7 @@ CLAIMS = (
         expected=-1.0,
         tolerance=0.35,
         reason="the next order, 1/H relative to the first, bends the exponent by 0.1 at H = 16; standard "
-        "error over "
-        "paths",
+        "error over paths",
         source=PAPER,
         figure=lambda outcome: heads_figure(outcome, "Ornstein-Uhlenbeck weights, ν = 2, d = 3", -1.0, "1/H"),
         theme=THEME,
@@ -146,22 +161,25 @@ CLAIMS = (
     Claim(
         "dissipation-noisy-oscillating-heads",
         lambda setting: (
-            "Oscillating weights with noise: for many heads it is the noise and not the oscillation that is "
-            "left, and "
-            f"the dissipation falls with H at least like H^(-1/2) (H = {listed(many(setting))})."
+            "Oscillating weights with noise: what the noise adds to the dissipation of late times falls with H, at "
+            f"least like H^(-1/2) (H = {listed(many(setting))})."
         ),
         noisy_experiment,
         expected=-0.5,
-        tolerance=0.1,
-        reason="1/H for the noise, less what the oscillation adds, up to a quarter of it at the largest H; "
-        "standard "
-        "error over paths",
+        tolerance=0.0,
+        reason="a bound half of the way from no decay to the 1/H of a response that is linear in the noise; the "
+        "standard error over paths is counted. The exponent itself is -0.82 ± 0.04 over 32 paths, not yet -1",
         source=ESTIMATE,
-        figure=lambda outcome: heads_figure(outcome, "Oscillating weights with noise ν = 2, d = 3", -1.0, "1/H"),
         relation="at most",
+        figure=lambda outcome: heads_figure(
+            outcome, "Oscillating weights with noise ν = 2, less without", -1.0, "1/H"
+        ),
         theme=THEME,
         unit="exponent of H",
         effort=6,
-        rivals={"no decay": "Oscillation keeps it from falling."},
+        rivals={
+            "no decay": "The noise of one head does not average out.",
+            "H^(-1/4)": "It falls like the root of the fluctuation of a mean.",
+        },
     ),
 )
