@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.arguments import OneLine, integer
+from metastable.arguments import OneLine, instance, integer, number
 from metastable.errors import InvalidInput
 from metastable.flows.flow import Flow
 from metastable.flows.plan import Plan
@@ -19,6 +20,8 @@ from metastable.measure import Measure
 from metastable.rowwise import project_tangent
 from metastable.solve.adjoint import record, transpose
 from metastable.solve.arguments import initial_measure, interval, positive, time_scale, tolerances
+from metastable.solve.controller import SHARE
+from metastable.solve.embedded import EmbeddedPair
 from metastable.solve.ledger import Ledger
 from metastable.solve.loss import Loss
 from metastable.solve.methods import choose_stepper
@@ -29,6 +32,12 @@ from metastable.solve.runge_kutta import RungeKutta, runge_kutta
 from metastable.solve.stepper import Stepper
 from metastable.solve.stretches import refuse_endless, steps
 from metastable.solve.trace import Trace
+
+SLACK = 1e3
+"""How much larger than that of the tokens the error of a derivative in one step may be, if it grew at the rate that
+the flow states. That rate is a bound, mostly by a factor of some units, whose ninth power is beyond that: where
+tokens rest on the circle, the closed form is met to 1e-10 (tests/solve/test_gradient.py). Tokens that move have
+shorter steps anyway, or hardly longer ones."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -53,6 +62,14 @@ class Gradient(OneLine):
     steps: int
     """Accepted steps of the run."""
 
+    def __post_init__(self) -> None:
+        number(self.value, "value")
+        for name in ("V", "B"):
+            instance(getattr(self, name), name, (Tensor, tuple, type(None)), "a tensor, a tuple of tensors or None")
+        instance(self.points, "points", Tensor, "a tensor")
+        instance(self.end, "end", Measure, "a Measure")
+        integer(self.steps, "steps", least=0)
+
 
 def gradient(
     flow: Flow,
@@ -72,9 +89,12 @@ def gradient(
     """dL/dV, dL/dB, dL/dbeta and dL/dx(t0) of L = loss(x(t)), x_i' = v_i(t, x), from one run and its adjoint.
 
     loss: points (n, d) -> a number, by torch operations, which torch differentiates; it is tried on the first
-        tokens. The other arguments are those of `solve`, and so are the digits of the run.
+        tokens. The other arguments are those of `solve`.
     method: one with a table: "dop853", "adaptive", "rk4", "euler"; "auto" takes dop853 also where `solve` knows a
         closed solution.
+    max_step: with one, the run has the digits of `solve` with the same. Without, it may have more steps: where
+        tokens rest, any step is right for them, but a derivative still grows, and no step is longer than the rate
+        which the flow states lets it be resolved (see `SLACK`).
 
     The adjoint is that of the accepted steps, each taken back stage by stage, with their lengths as they were
     chosen: the exact derivative of the numbers that were computed, to rounding. It takes the time of some four runs
@@ -94,10 +114,12 @@ def gradient(
     rtol, atol = tolerances(rtol, atol)
     step, longest = positive(step, "step"), positive(max_step, "max_step") or math.inf
     max_steps = None if max_steps is None else integer(max_steps, "max_steps", least=1)
-    number = Loss(loss, rho.points)
+    of_end = Loss(loss, rho.points)
     audience = Audience(progress_observers(progress))
     prepared = flow.for_run(Plan(t0, t, rtol, atol, step))
     stepper, table = _differentiable(prepared, method, step, rtol + atol)
+    if max_step is None:
+        stepper = _resolving(stepper, table, rtol + atol)
     h = stepper.step_size(step, t - t0, False)
     if max_steps is None and (shortest := h or max_step) is not None:
         refuse_endless(t - t0, shortest)
@@ -111,7 +133,7 @@ def gradient(
             trace.add(problem, made)
             state = made.end
             audience.show(made)
-        value, cotangent = number.at(state.points)
+        value, cotangent = of_end.at(state.points)
         for points, intervals in trace.segments():
             tapes = []
             for each in intervals:
@@ -146,3 +168,12 @@ def _differentiable(
             f"method {stepper.name!r} has no derivative here; choose from auto, dop853, adaptive, rk4, euler"
         )
     return stepper, table
+
+
+def _resolving(stepper: Stepper, table: RungeKutta, tolerance: float) -> Stepper:
+    """A pair that makes no step in which a derivative, growing at the stated rate, would have a larger error."""
+    if not isinstance(stepper, EmbeddedPair):
+        return stepper
+    pair = copy.copy(stepper)
+    pair.stable = min(stepper.stable, table.resolved(SLACK * SHARE * tolerance))
+    return pair
