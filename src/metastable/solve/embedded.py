@@ -39,7 +39,7 @@ class EmbeddedPair(Stepper):
     late_stages: ClassVar[tuple[Tensor, ...]] = ()
     """Their a_ij, over all stages and the velocity at the end."""
     controller: ClassVar[Controller]
-    stable: float
+    stable: ClassVar[float]
     """Largest step * rate; where it is infinite, the rate is asked for at the start only."""
     end_in_error: ClassVar[bool]
     """Whether the error estimate takes the velocity at the end of the step."""

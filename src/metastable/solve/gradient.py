@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,8 +19,7 @@ from metastable.measure import Measure
 from metastable.rowwise import project_tangent
 from metastable.solve.adjoint import record, transpose
 from metastable.solve.arguments import initial_measure, interval, positive, time_scale, tolerances
-from metastable.solve.controller import SHARE
-from metastable.solve.embedded import EmbeddedPair
+from metastable.solve.growth import Growth
 from metastable.solve.ledger import Ledger
 from metastable.solve.loss import Loss
 from metastable.solve.methods import choose_stepper
@@ -32,12 +30,6 @@ from metastable.solve.runge_kutta import RungeKutta, runge_kutta
 from metastable.solve.stepper import Stepper
 from metastable.solve.stretches import refuse_endless, steps
 from metastable.solve.trace import Trace
-
-SLACK = 1e3
-"""How much larger than that of the tokens the error of a derivative in one step may be, if it grew at the rate that
-the flow states. That rate is a bound, mostly by a factor of some units, whose ninth power is beyond that: where
-tokens rest on the circle, the closed form is met to 1e-10 (tests/solve/test_gradient.py). Tokens that move have
-shorter steps anyway, or hardly longer ones."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -93,8 +85,8 @@ def gradient(
     method: one with a table: "dop853", "adaptive", "rk4", "euler"; "auto" takes dop853 also where `solve` knows a
         closed solution.
     max_step: with one, the run has the digits of `solve` with the same. Without, it may have more steps: where
-        tokens rest, any step is right for them, but a derivative still grows, and no step is longer than the rate
-        which the flow states lets it be resolved (see `SLACK`).
+        tokens rest, any step is right for them, but a derivative still grows, and steps that do not resolve its
+        growth are cut (see `Growth`).
 
     The adjoint is that of the accepted steps, each taken back stage by stage, with their lengths as they were
     chosen: the exact derivative of the numbers that were computed, to rounding. It takes the time of some four runs
@@ -118,8 +110,6 @@ def gradient(
     audience = Audience(progress_observers(progress))
     prepared = flow.for_run(Plan(t0, t, rtol, atol, step))
     stepper, table = _differentiable(prepared, method, step, rtol + atol)
-    if max_step is None:
-        stepper = _resolving(stepper, table, rtol + atol)
     h = stepper.step_size(step, t - t0, False)
     if max_steps is None and (shortest := h or max_step) is not None:
         refuse_endless(t - t0, shortest)
@@ -127,11 +117,16 @@ def gradient(
     problem = Problem(prepared, rho.mass, max(rtol, least), atol, h, min(longest, time_scale(prepared)))
     ledger = Ledger(problem.pullback(t0, rho.points), rho.points)
     trace, state = Trace(), State(t0, rho.points)
+    growth = Growth(problem, table) if max_step is None and h is None else None
     try:
         audience.begin(Run(prepared, rho.mass, state, t, (t0, t), stepper.name))
+        if growth is not None:
+            growth.bound_step(state)
         for made in steps(problem, stepper, state, t, max_steps, t_start=t0, bounded=max_steps is not None):
             trace.add(problem, made)
             state = made.end
+            if growth is not None and state.t < t:
+                growth.bound_step(state)
             audience.show(made)
         value, cotangent = of_end.at(state.points)
         for points, intervals in trace.segments():
@@ -168,12 +163,3 @@ def _differentiable(
             f"method {stepper.name!r} has no derivative here; choose from auto, dop853, adaptive, rk4, euler"
         )
     return stepper, table
-
-
-def _resolving(stepper: Stepper, table: RungeKutta, tolerance: float) -> Stepper:
-    """A pair that makes no step in which a derivative, growing at the stated rate, would have a larger error."""
-    if not isinstance(stepper, EmbeddedPair):
-        return stepper
-    pair = copy.copy(stepper)
-    pair.stable = min(stepper.stable, table.resolved(SLACK * SHARE * tolerance))
-    return pair
