@@ -21,8 +21,8 @@ LIMITS = (
     "statistics attention reads, not what it will do on text that was not measured.",
     "It says nothing about the quality, fairness or safety of the model, nor about which heads may be removed.",
     "Numbers measured on texts (or images) belong to these; others give other numbers.",
-    "Thresholds (an early phase above a ratio of 3; 25% of the energy and twice the control; 95% at the end) are "
-    "rules of thumb, not theorems.",
+    "Thresholds (an early phase above a ratio of 3; 25% of the energy to gather; 95% at the end; more than half of "
+    "the starts) are rules of thumb, not theorems.",
 )
 """What the report does not tell."""
 

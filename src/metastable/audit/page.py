@@ -186,16 +186,17 @@ def _eigenvalue_lines(models: Sequence[WeightAudit], layer: int) -> Lines:
 
 
 def _energies(loop: LoopAudit) -> Lines:
-    """Energy in the dominant spaces of sum A and of M0 against log(1 + steps): the start is part of the picture."""
+    """Energy in the dominant spaces of sum A and of M0 against log(1 + passes): medians, dotted the quartiles."""
     steps = loop.curve_steps
     place = [math.log1p(t) for t in steps]
     marks = sorted({0, *(10**k for k in range(5) if 10**k < 0.6 * steps[-1]), steps[-1]})
     series = [
-        Series(place, loop.curve_terminal, "", colour=TERMINAL),
-        Series(place, loop.curve_early, "", colour=EARLY),
+        Series(place, row, "", style, colour=colour)
+        for colour, curves in ((TERMINAL, loop.curve_terminal), (EARLY, loop.curve_early))
+        for style, row in zip(("dotted", "line", "dotted"), curves, strict=True)
     ]
     ticks = {math.log1p(t): str(t) for t in marks}
-    return Lines(f"layer {loop.layer}", "steps", "", series, x_ticks=ticks, y_ticks=SHARES)
+    return Lines(f"layer {loop.layer}", "passes", "", series, x_ticks=ticks, y_ticks=SHARES)
 
 
 def _maps(report: Audited) -> list[Grid]:

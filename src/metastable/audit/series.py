@@ -45,14 +45,14 @@ class AuditSeries(OneLine):
             f"heads whose values match their scores (of {heads})": lambda r: float(
                 sum(h.trace_rank >= 1 for h in r.weights.heads)
             ),
-            f"looped layers that end in sum A (of {layers})": lambda r: float(
-                sum(p.terminal_holds for p in r.loops)
+            f"looped layers that end in sum A from most starts (of {layers})": lambda r: float(
+                sum(p.terminal_holds is True for p in r.loops)
             ),
-            f"looped layers with an early phase (of {layers})": lambda r: float(
-                sum(p.passed_early for p in r.loops)
+            f"looped layers with an early phase from most starts (of {layers})": lambda r: float(
+                sum(p.early is True for p in r.loops)
             ),
             f"early-phase forecasts that are right (of {layers})": lambda r: float(
-                sum(p.early_holds for p in r.loops)
+                sum(p.early_holds is True for p in r.loops)
             ),
         }
         if all(r.text is not None for r in self.reports):
