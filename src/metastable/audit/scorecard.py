@@ -107,12 +107,13 @@ def scorecard(encoder: Encoder, weights: WeightAudit, text: TextAudit | None) ->
             f"median |g_h| / kappa_h is {field:.2f}: biases pull all queries to the same keys",
         ),
         CheckedAssumption(
-            "Positions do not matter",
-            "tokens are exchangeable",
+            "Scores do not see positions",
+            "tokens are exchangeable in the flow",
             positional == 0,
             positional / len(layers),
             "0 layers",
-            f"{positional} of {len(layers)} layers add a rotation, window or bias by position",
+            f"{positional} of {len(layers)} layers add a rotation, window or bias by position to their scores "
+            "(positions that embeddings put into the tokens are not tested)",
         ),
         CheckedAssumption(
             "Weights do not change with depth",
