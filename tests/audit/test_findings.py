@@ -30,10 +30,11 @@ def test_the_check_of_the_weights_comes_first(tiny, report):
     said = findings(encoder, report.weights, report.text, report.loops)
     assert said == report.findings
     assert said[0].sentence.startswith("The weights were read correctly")
-    assert f"{encoder.verification.attention_error:.1e}" in said[0].evidence
+    assert "on the given texts, up to 25 tokens long" in said[0].sentence
+    assert f"{report.text.verification.attention_error:.1e}" in said[0].evidence
     alone = findings(encoder, report.weights, None, report.loops)
     assert len(alone) == 6 and alone[1].confidence == "weak" and "a text would" in alone[1].sentence
-    assert alone[2:] == said[-4:]
+    assert alone[2:] == said[-4:] and f"{encoder.verification.attention_error:.1e}" in alone[0].evidence
 
 
 def test_limits_stand_on_the_page(report):

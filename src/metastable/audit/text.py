@@ -15,7 +15,8 @@ from torch import Tensor
 from metastable.arguments import shown
 from metastable.audit.closures import closure_cosines
 from metastable.audit.forecasts import NAMES, OneStep, StepForecasts
-from metastable.encoders import Encoder, Layer
+from metastable.encoders import Encoder, Layer, Verification
+from metastable.encoders.own_input import verify_on
 from metastable.errors import InvalidInput
 from metastable.measure import Measure
 from metastable.observe import effective_rank
@@ -77,6 +78,8 @@ class TextAudit:
     """Texts left out because they hold no token of their own."""
     unknown: float
     """Share of the texts' tokens that the tokenizer does not know."""
+    verification: Verification
+    """The model's own attention on the longest of these texts against what was rebuilt, in every layer."""
     layers: list[TextLayer]
     heads: list[TextHead] = field(repr=False)
     forecasts: list[StepForecasts]
@@ -98,6 +101,8 @@ def audit_text(
             f"{unknown:.0%} of the texts' tokens are unknown to the tokenizer: this is not the text (or not the "
             "tokenizer) that the model was made for"
         )
+    report("attention rebuilt on the texts")
+    verification = verify_on(encoder, kept)
     sums = [_LayerSums(layer, seed) for layer in encoder.layers]
     tokens = 0
     for i, text in enumerate(kept):
@@ -116,6 +121,7 @@ def audit_text(
         cut=sum(length > limit for length in lengths),
         empty=empty,
         unknown=unknown,
+        verification=verification,
         layers=[total.layer_audit() for total in sums],
         heads=[head for total in sums for head in total.head_audits()],
         forecasts=[total.forecasts() for total in sums],
