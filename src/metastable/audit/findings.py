@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from metastable.audit.depth_findings import depth_finding
 from metastable.audit.finding import Finding, span
 from metastable.audit.heads import WeightAudit
 from metastable.audit.loop import LoopAudit
@@ -33,7 +34,7 @@ def findings(
 ) -> list[Finding]:
     """The sentences of the first page."""
     temperature = _temperature_of_weights(weights) if text is None else temperature_on_text(text)
-    on_text = [] if text is None else text_findings(text)
+    on_text = [] if text is None else [*text_findings(text, weights), depth_finding(text)]
     return [_rebuilt(encoder, text), temperature, *on_text, *weight_findings(weights, loops)]
 
 
@@ -67,4 +68,6 @@ def _temperature_of_weights(weights: WeightAudit) -> Finding:
         "How cold attention is depends on the tokens: the weights alone do not decide it, a text would.",
         f"for tokens without preferred direction kappa is {span(kappas)}, kappa/(d_eff - 1) {span(ratios)}",
         "weak",
+        "temperature",
+        {"kappa": kappas, "ratio": ratios},
     )

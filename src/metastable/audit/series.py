@@ -62,7 +62,7 @@ class AuditSeries(OneLine):
                     l.kappa_over_dimension for l in _text(r).layers
                 ),
                 "attention entropy (mean layer)": lambda r: statistics.mean(l.entropy for l in _text(r).layers),
-                "mean cosine of tokens, last layer": lambda r: _text(r).layers[-1].mean_cosine,
+                "mean cosine of tokens, output": lambda r: _text(r).depth[-1].mean_cosine,
             }
             for name, title in FORECASTS.items():
                 rows[f"{title} forecast (mean cosine)"] = partial(_step, name=name)
