@@ -1,12 +1,22 @@
-"""The first page: its order, and no more than was measured."""
+"""The first page: its order, no more than was measured, and every sentence computed anew on two families."""
 
 from __future__ import annotations
 
+import json
+
 import pytest
+import torch
+from scipy.stats import binomtest
 
 from metastable.audit import audit
 from metastable.audit.findings import LIMITS, findings
+from metastable.encoders import load
+from recompute_audit import recompute, words
+from tiny_encoders import configs, random_model
 
+TEXTS = [[5 + (i * k + k) % 50 for i in range(n)] for k, n in ((1, 40), (3, 33), (7, 50), (11, 60), (13, 20))]
+LOOSE = {"attention_error"}
+"""Rounding errors, of which only the size can be compared."""
 IDS = [list(range(5, 30)), list(range(40, 20, -1))]
 
 
@@ -39,3 +49,60 @@ def test_the_check_of_the_weights_comes_first(tiny, report):
 
 def test_limits_stand_on_the_page(report):
     assert report.limits == LIMITS and all(limit.endswith(".") for limit in LIMITS)
+
+
+def close(mine, told, where):
+    """Numbers agree to the digits that a model in float32 has, words and counts to the letter."""
+    if isinstance(mine, dict):
+        for key, value in mine.items():
+            if key not in LOOSE:
+                close(value, told[key], f"{where}.{key}")
+    elif isinstance(mine, list):
+        assert len(mine) == len(told), where
+        for i, (a, b) in enumerate(zip(mine, told, strict=True)):
+            close(a, b, f"{where}[{i}]")
+    elif isinstance(mine, float):
+        assert told == pytest.approx(mine, rel=1e-3, abs=2e-4), where
+    else:
+        assert mine == told, where
+
+
+@pytest.fixture(scope="module", params=["bert", "mpnet"])
+def both(request):
+    torch.manual_seed(0)
+    model = random_model(configs()[request.param], seed=4)
+    model.set_attn_implementation("eager")
+    told = json.loads(json.dumps(audit(load(model), TEXTS, loop_steps=60, seed=3).to_dict()))
+    return recompute(model, TEXTS, told, seed=3), told
+
+
+def test_every_finding_has_a_name_and_is_computed_anew(both):
+    mine, told = both
+    assert {finding["name"] for finding in told["findings"]} == set(mine)
+    assert len(told["findings"]) == len(mine)
+
+
+def test_the_numbers_of_every_finding(both):
+    mine, told = both
+    for finding in told["findings"]:
+        close(mine[finding["name"]], finding["numbers"], finding["name"])
+    assert mine["rebuilt"]["attention_error"] < 1e-5
+
+
+def test_the_words_of_every_sentence(both):
+    mine, told = both
+    said = words(mine)
+    for finding in told["findings"]:
+        for word in said[finding["name"]]:
+            assert word in finding["sentence"], finding["name"]
+
+
+def test_the_verdicts_follow_from_the_numbers(both):
+    """Which layers end where, by Wilson's interval and nothing else."""
+    mine, told = both
+    (finding,) = [f for f in told["findings"] if f["name"] == "terminal"]
+    for l, ((k, n), open_) in enumerate(zip(mine["terminal"]["ends"], mine["terminal"]["undecided"], strict=True)):
+        low = binomtest(k, n + open_).proportion_ci(method="wilson").low
+        high = binomtest(k + open_, n + open_).proportion_ci(method="wilson").high
+        kind = "yes" if low > 0.5 else "no" if high < 0.5 else "open"
+        assert l in finding["numbers"]["layers"][kind]

@@ -14,7 +14,7 @@ class Finding(OneLine):
     """One sentence, the evidence in words, and a confidence: "measured", "supported" or "weak".
 
     numbers: what the sentence rests on and the verdict that it puts into words, by name, as plain data: whoever has
-    the hidden states and the weights can compute them anew (`tests/audit/recompute.py` does).
+    the hidden states and the weights can compute them anew (`tests/recompute_audit.py` does).
     """
 
     sentence: str
