@@ -261,8 +261,66 @@ def first_quarter(curve: Array) -> float:
     return float(there[0]) if len(there) else math.inf
 
 
-def recompute(model: Any, texts: Sequence[Sequence[int]], told: dict[str, Any], seed: int = 0) -> dict[str, Any]:
-    """The numbers of every finding; told: the report's JSON, of which only the passes of every start are used."""
+def phases(
+    layers: Sequence[Block],
+    sums: Sequence[Array],
+    points: Sequence[Sequence[Array]],
+    told: dict[str, Any],
+    seed: int,
+) -> dict[str, Any]:
+    """What becomes of every start of every looped layer."""
+    L, d = len(layers), len(layers[0].gain)
+    scaled = [[math.sqrt(d) / np.linalg.norm(head.B) * head.B for head in block.heads] for block in layers]
+    products = [
+        sum(h.A @ B.T for h, B in zip(b.heads, Bs, strict=True)) for b, Bs in zip(layers, scaled, strict=True)
+    ]
+    rematched = [
+        sum(h.A @ B.T for h, B in zip(b.heads, Bs[-1:] + Bs[:-1], strict=True))
+        for b, Bs in zip(layers, scaled, strict=True)
+    ]
+    spaces = [[dominant_space(m) for m in kind] for kind in (sums, products, rematched)]
+    ratio = [
+        np.linalg.eigvals(p).real.max() / np.linalg.eigvals(a).real.max()
+        for a, p in zip(sums, products, strict=True)
+    ]
+    ends, other, first, control, undecided = [], [], [], [], []
+    for l, block in enumerate(layers):
+        counts = np.zeros(5 + L, dtype=int)
+        for start, said in zip(starts(l, points, d, seed), told["loops"][l]["runs"], strict=True):
+            frames = looped(block, start, said["passes"])
+            a, m, r = (first_quarter(energy(kind[l], frames)) for kind in spaces)
+            counts[0] += m < a
+            counts[1] += r < a
+            if said["end"] == "undecided":
+                counts[2] += 1
+                continue
+            later = looped(block, frames[-1], 30)[-1:]  # settled: thirty more passes change nothing
+            counts[3] += 1
+            counts[4] += energy(spaces[0][l], later)[0] >= 0.95
+            counts[5:] += [energy(space, later)[0] >= 0.95 for space in spaces[0]]
+        first.append([int(counts[0]), 24])
+        control.append([int(counts[1]), 24])
+        undecided.append(int(counts[2]))
+        ends.append([int(counts[4]), int(counts[3])])
+        other.append([int(max(np.delete(counts[5:], l))), int(counts[3])])
+    return {
+        "terminal": {"ends": ends, "control": other, "undecided": undecided},
+        "early": {"forecast": [l for l in range(L) if ratio[l] >= 3], "first": first, "control": control},
+    }
+
+
+def recompute(
+    model: Any,
+    texts: Sequence[Sequence[int]],
+    told: dict[str, Any],
+    seed: int = 0,
+    loops: bool = True,
+    cut: Callable[[Any, int], Any] = lambda ids, n: ids[:n],
+) -> dict[str, Any]:
+    """The numbers of every finding; told: the report's JSON, of which only the passes of every start are used.
+
+    loops: whether layers are iterated, too, which takes minutes for a real model. cut: a text after n tokens.
+    """
     layers = blocks(model)
     L, H, d = len(layers), len(layers[0].heads), len(layers[0].gain)
     ran = [run(model, ids) for ids in texts]
@@ -290,7 +348,7 @@ def recompute(model: Any, texts: Sequence[Sequence[int]], told: dict[str, Any], 
     long = [ids for ids in texts if reached and len(ids) >= reached[-1]]
     curve_ratio, curve_sinks = [], []
     for n in reached:
-        cut = [run(model, ids[:n]) for ids in long[:8]]
+        cut = [run(model, cut(ids, n)) for ids in long[:8]]
         seen = [[block.points(x) for block, x in zip(layers, s[:-1], strict=True)] for s, _ in cut]
         curve_ratio.append([kappa_and_dimension(block, [s[l] for s in seen])[2] for l, block in enumerate(layers)])
         curve_sinks.append(sum(int((sinks([p for _, p in cut], l) >= 0.25).sum()) for l in range(L)))
@@ -370,45 +428,8 @@ def recompute(model: Any, texts: Sequence[Sequence[int]], told: dict[str, Any], 
     found["depth"]["course"] = "same" if abs(last) <= max(0.05, 2 * error) else "rise" if last > 0 else "fall"
 
     sums = [sum(head.A for head in block.heads) for block in layers]
-    scaled = [[math.sqrt(d) / np.linalg.norm(head.B) * head.B for head in block.heads] for block in layers]
-    products = [
-        sum(h.A @ B.T for h, B in zip(b.heads, Bs, strict=True)) for b, Bs in zip(layers, scaled, strict=True)
-    ]
-    rematched = [
-        sum(h.A @ B.T for h, B in zip(b.heads, Bs[-1:] + Bs[:-1], strict=True))
-        for b, Bs in zip(layers, scaled, strict=True)
-    ]
-    spaces = [[dominant_space(m) for m in kind] for kind in (sums, products, rematched)]
-    ratio = [
-        np.linalg.eigvals(p).real.max() / np.linalg.eigvals(a).real.max()
-        for a, p in zip(sums, products, strict=True)
-    ]
-    ends, other, first, control, undecided = [], [], [], [], []
-    for l, block in enumerate(layers):
-        counts = np.zeros(5 + L, dtype=int)
-        for start, said in zip(starts(l, points, d, seed), told["loops"][l]["runs"], strict=True):
-            frames = looped(block, start, said["passes"])
-            a, m, r = (first_quarter(energy(kind[l], frames)) for kind in spaces)
-            counts[0] += m < a
-            counts[1] += r < a
-            if said["end"] == "undecided":
-                counts[2] += 1
-                continue
-            later = looped(block, frames[-1], 30)[-1:]  # settled: thirty more passes change nothing
-            counts[3] += 1
-            counts[4] += energy(spaces[0][l], later)[0] >= 0.95
-            counts[5:] += [energy(space, later)[0] >= 0.95 for space in spaces[0]]
-        first.append([int(counts[0]), 24])
-        control.append([int(counts[1]), 24])
-        undecided.append(int(counts[2]))
-        ends.append([int(counts[4]), int(counts[3])])
-        other.append([int(max(np.delete(counts[5:], l))), int(counts[3])])
-    found["terminal"] = {"ends": ends, "control": other, "undecided": undecided}
-    found["early"] = {
-        "forecast": [l for l in range(L) if ratio[l] >= 3],
-        "first": first,
-        "control": control,
-    }
+    if loops:
+        found |= phases(layers, sums, points, told, seed)
     matched = 0
     for block in layers:
         table = np.array(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -106,3 +107,33 @@ def test_the_verdicts_follow_from_the_numbers(both):
         high = binomtest(k + open_, n + open_).proportion_ci(method="wilson").high
         kind = "yes" if low > 0.5 else "no" if high < 0.5 else "open"
         assert l in finding["numbers"]["layers"][kind]
+
+
+def readings(minilm, texts):
+    """The audit of some paragraphs, as its JSON tells it, by the names of the findings."""
+    told = json.loads(json.dumps(audit(minilm, texts, seed=1).to_dict()))
+    return told, {finding["name"]: finding["numbers"] for finding in told["findings"]}
+
+
+def before_the_last(ids, n):
+    """The first n tokens as a tokenizer cuts them: the special token at the end is kept."""
+    return [*ids[: n - 1], ids[-1]] if n < len(ids) else ids
+
+
+@pytest.mark.slow
+def test_sentences_about_a_trained_model_stay_true_on_other_paragraphs(minilm):
+    """all-MiniLM-L6-v2 on the two halves of our prose: what is said of one must not be denied of the other."""
+    prose = (Path(__file__).parent / "prose.txt").read_text().split("\n\n")
+    (told, one), (_, other) = (readings(minilm, prose[half::2]) for half in (0, 1))
+    for name, key in (("temperature", "verdict"), ("forecast", "best"), ("closures", "best"), ("depth", "course")):
+        assert one[name][key] == other[name][key], name
+    assert not set(one["terminal"]["layers"]["yes"]) & set(other["terminal"]["layers"]["no"])
+    assert not set(one["terminal"]["layers"]["no"]) & set(other["terminal"]["layers"]["yes"])
+    for a, b in zip(one["early"]["early"], other["early"]["early"], strict=True):
+        assert a is None or b is None or a == b
+    assert abs(one["sinks"]["heads"] - other["sinks"]["heads"]) <= 12
+    assert max(abs(one["copying"][k] - other["copying"][k]) for k in ("copies", "suppresses")) <= 8
+    ids = [minilm.tokenizer(text)["input_ids"] for text in prose[0::2]]
+    mine = recompute(minilm.model, ids, told, seed=1, loops=False, cut=before_the_last)
+    for name, numbers in mine.items():
+        close(numbers, one[name], name)
