@@ -1,12 +1,23 @@
-"""The first page: its order, and no more than was measured."""
+"""The first page: its order, no more than was measured, and every sentence computed anew on two families."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
+import torch
+from scipy.stats import binomtest
 
 from metastable.audit import audit
 from metastable.audit.findings import LIMITS, findings
+from metastable.encoders import load
+from recompute_audit import recompute, words
+from tiny_encoders import configs, random_model
 
+TEXTS = [[5 + (i * k + k) % 50 for i in range(n)] for k, n in ((1, 40), (3, 33), (7, 50), (11, 60), (13, 20))]
+LOOSE = {"attention_error"}
+"""Rounding errors, of which only the size can be compared."""
 IDS = [list(range(5, 30)), list(range(40, 20, -1))]
 
 
@@ -30,11 +41,99 @@ def test_the_check_of_the_weights_comes_first(tiny, report):
     said = findings(encoder, report.weights, report.text, report.loops)
     assert said == report.findings
     assert said[0].sentence.startswith("The weights were read correctly")
-    assert f"{encoder.verification.attention_error:.1e}" in said[0].evidence
+    assert "on the given texts, up to 25 tokens long" in said[0].sentence
+    assert f"{report.text.verification.attention_error:.1e}" in said[0].evidence
     alone = findings(encoder, report.weights, None, report.loops)
     assert len(alone) == 6 and alone[1].confidence == "weak" and "a text would" in alone[1].sentence
-    assert alone[2:] == said[-4:]
+    assert alone[2:] == said[-4:] and f"{encoder.verification.attention_error:.1e}" in alone[0].evidence
 
 
 def test_limits_stand_on_the_page(report):
     assert report.limits == LIMITS and all(limit.endswith(".") for limit in LIMITS)
+
+
+def close(mine, told, where):
+    """Numbers agree to the digits that a model in float32 has, words and counts to the letter."""
+    if isinstance(mine, dict):
+        for key, value in mine.items():
+            if key not in LOOSE:
+                close(value, told[key], f"{where}.{key}")
+    elif isinstance(mine, list):
+        assert len(mine) == len(told), where
+        for i, (a, b) in enumerate(zip(mine, told, strict=True)):
+            close(a, b, f"{where}[{i}]")
+    elif isinstance(mine, float):
+        assert told == pytest.approx(mine, rel=1e-3, abs=2e-4), where
+    else:
+        assert mine == told, where
+
+
+@pytest.fixture(scope="module", params=["bert", "mpnet"])
+def both(request):
+    torch.manual_seed(0)
+    model = random_model(configs()[request.param], seed=4)
+    model.set_attn_implementation("eager")
+    told = json.loads(json.dumps(audit(load(model), TEXTS, loop_steps=60, seed=3).to_dict()))
+    return recompute(model, TEXTS, told, seed=3), told
+
+
+def test_every_finding_has_a_name_and_is_computed_anew(both):
+    mine, told = both
+    assert {finding["name"] for finding in told["findings"]} == set(mine)
+    assert len(told["findings"]) == len(mine)
+
+
+def test_the_numbers_of_every_finding(both):
+    mine, told = both
+    for finding in told["findings"]:
+        close(mine[finding["name"]], finding["numbers"], finding["name"])
+    assert mine["rebuilt"]["attention_error"] < 1e-5
+
+
+def test_the_words_of_every_sentence(both):
+    mine, told = both
+    said = words(mine)
+    for finding in told["findings"]:
+        for word in said[finding["name"]]:
+            assert word in finding["sentence"], finding["name"]
+
+
+def test_the_verdicts_follow_from_the_numbers(both):
+    """Which layers end where, by Wilson's interval and nothing else."""
+    mine, told = both
+    (finding,) = [f for f in told["findings"] if f["name"] == "terminal"]
+    for l, ((k, n), open_) in enumerate(zip(mine["terminal"]["ends"], mine["terminal"]["undecided"], strict=True)):
+        low = binomtest(k, n + open_).proportion_ci(method="wilson").low
+        high = binomtest(k + open_, n + open_).proportion_ci(method="wilson").high
+        kind = "yes" if low > 0.5 else "no" if high < 0.5 else "open"
+        assert l in finding["numbers"]["layers"][kind]
+
+
+def readings(minilm, texts):
+    """The audit of some paragraphs, as its JSON tells it, by the names of the findings."""
+    told = json.loads(json.dumps(audit(minilm, texts, seed=1).to_dict()))
+    return told, {finding["name"]: finding["numbers"] for finding in told["findings"]}
+
+
+def before_the_last(ids, n):
+    """The first n tokens as a tokenizer cuts them: the special token at the end is kept."""
+    return [*ids[: n - 1], ids[-1]] if n < len(ids) else ids
+
+
+@pytest.mark.slow
+def test_sentences_about_a_trained_model_stay_true_on_other_paragraphs(minilm):
+    """all-MiniLM-L6-v2 on the two halves of our prose: what is said of one must not be denied of the other."""
+    prose = (Path(__file__).parent / "prose.txt").read_text().split("\n\n")
+    (told, one), (_, other) = (readings(minilm, prose[half::2]) for half in (0, 1))
+    for name, key in (("temperature", "verdict"), ("forecast", "best"), ("closures", "best"), ("depth", "course")):
+        assert one[name][key] == other[name][key], name
+    assert not set(one["terminal"]["layers"]["yes"]) & set(other["terminal"]["layers"]["no"])
+    assert not set(one["terminal"]["layers"]["no"]) & set(other["terminal"]["layers"]["yes"])
+    for a, b in zip(one["early"]["early"], other["early"]["early"], strict=True):
+        assert a is None or b is None or a == b
+    assert abs(one["sinks"]["heads"] - other["sinks"]["heads"]) <= 12
+    assert max(abs(one["copying"][k] - other["copying"][k]) for k in ("copies", "suppresses")) <= 8
+    ids = [minilm.tokenizer(text)["input_ids"] for text in prose[0::2]]
+    mine = recompute(minilm.model, ids, told, seed=1, loops=False, cut=before_the_last)
+    for name, numbers in mine.items():
+        close(numbers, one[name], name)

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metastable import sphere
-from metastable.audit.forecasts import HeadTokens, OneStep, attended, gaussian, rematchings
+from metastable.audit.closures import gaussian
+from metastable.audit.forecasts import HeadTokens, OneStep, attended, rematchings
 from tiny_encoders import single_head
 
 
@@ -26,8 +27,9 @@ def test_gaussian_tilt_is_the_high_temperature_expansion():
     points = sphere.von_mises_fisher(300, [0.0, 0, 1], 2.0, seed=3)
     errors = []
     for beta in (0.2, 0.1, 0.05):
-        tokens = HeadTokens.of(single_head(beta * B, torch.eye(3, dtype=torch.float64)), points)
-        errors.append(float((attended(tokens)[0] - gaussian(tokens.q, tokens.k, tokens.v)).abs().max()))
+        layer = single_head(beta * B, torch.eye(3, dtype=torch.float64))
+        tokens = HeadTokens.of(layer, points)
+        errors.append(float((attended(tokens)[0] - gaussian(layer, tokens.q, tokens.k, tokens.v)).abs().max()))
     assert errors[0] / errors[1] == pytest.approx(4, rel=0.15)
     assert errors[1] / errors[2] == pytest.approx(4, rel=0.15)
 

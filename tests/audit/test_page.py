@@ -41,8 +41,8 @@ def test_every_layer_and_head_is_drawn(report):
     for l in range(3):
         for label in ("spectra of", "energy along the loop,", "trajectories,"):
             assert page.count(f'aria-label="{label} layer {l}"') == 1
-    assert page.count("by layer and head") == 5
-    assert page.count("layer 1, head 2:") == 5
+    assert page.count("by layer and head") == 6
+    assert page.count("layer 1, head 2:") == 6
     assert "cosine with the truth" in page and "dashed: its control" in page
 
 

@@ -19,7 +19,7 @@ def rows(encoder, text=None):
 
 def test_what_a_small_bert_meets(tiny):
     found = rows(tiny("bert"))
-    assert found["Tokens live on a sphere"].holds and found["Positions do not matter"].holds
+    assert found["Tokens live on a sphere"].holds and found["Scores do not see positions"].holds
     assert not found["One head"].holds and found["One head"].measured == 3
     assert not found["B is invertible"].holds and found["B is invertible"].measured == pytest.approx(8 / 24)
     assert not found["Attention only"].holds and found["Attention only"].measured is None
@@ -27,8 +27,8 @@ def test_what_a_small_bert_meets(tiny):
 
 def test_what_others_miss(tiny):
     assert not rows(tiny("vit"))["Tokens live on a sphere"].holds
-    assert not rows(tiny("modernbert"))["Positions do not matter"].holds
-    assert not rows(tiny("mpnet"))["Positions do not matter"].holds
+    assert not rows(tiny("modernbert"))["Scores do not see positions"].holds
+    assert not rows(tiny("mpnet"))["Scores do not see positions"].holds
 
 
 def test_temperature_is_that_of_the_text_where_there_is_one(tiny):

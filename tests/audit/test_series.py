@@ -47,7 +47,7 @@ def test_series_opens_one_model_at_a_time(tiny):
     series = audit_series(models(), names=list("abc"), loop_steps=2, report=lambda line: heard.append(line[0]))
     assert heard.index("open 1") > heard.index("a") and heard.index("open 2") > heard.index("b")
     page = series.to_html()
-    assert page.count("dominant eigenvalues along the series") == 3 and "wrong layer" in page
+    assert page.count("dominant eigenvalues along the series") == 3 and "(of another layer)" in page
     with pytest.raises(InvalidInput, match="at least two models, got 1"):
         audit_series(iter([tiny("bert")]), loop_steps=2)
 

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from metastable.arguments import OneLine
 
 
 @dataclass(frozen=True, repr=False)
 class Finding(OneLine):
-    """One sentence, the numbers behind it, and a confidence: "measured", "supported" or "weak"."""
+    """One sentence, the evidence in words, and a confidence: "measured", "supported" or "weak".
+
+    numbers: what the sentence rests on and the verdict that it puts into words, by name, as plain data: whoever has
+    the hidden states and the weights can compute them anew (`tests/recompute_audit.py` does).
+    """
 
     sentence: str
     evidence: str
     confidence: str
+    name: str = ""
+    numbers: dict[str, Any] = field(default_factory=dict)
 
 
 def span(values: Sequence[float]) -> str:
@@ -31,6 +38,14 @@ def percents(values: Sequence[float]) -> str:
     """The smallest and the largest share, or the one that both are."""
     low, high = f"{min(values):.0%}", f"{max(values):.0%}"
     return low if low == high else f"{low} to {high}"
+
+
+def by_layer(words: Sequence[str]) -> str:
+    """What is said of every layer, layers of which the same is said together."""
+    said: dict[str, list[int]] = {}
+    for layer, word in enumerate(words):
+        said.setdefault(word, []).append(layer)
+    return "; ".join(f"{word} in {layers_in_words(layers, len(words))}" for word, layers in said.items())
 
 
 def layers_in_words(numbers: Sequence[int], count: int | None = None) -> str:

@@ -5,7 +5,10 @@ The truth is the layer's update u_i = sum_h A_h m_h(s_i). A forecast replaces th
     Gaussian tilt      mu + Sigma (B_h^T s + g_h)           the Laplace principle on an ellipsoid
     uniform            mu                                   attention without scores
     argmax             the token of largest logit           attention without temperature
-with mu, Sigma the mean and covariance of the text's own tokens. The control hands head h another head's scores.
+with mu, Sigma the mean and covariance of the text's own tokens. A bias by position and a window are in the truth
+and in the last three alike (they weigh the tokens of mu and Sigma, see `closures`). From the zero-temperature
+limit, in which bounded weights of keys do not matter, they drop out; a rotation is that of two tokens at one place.
+No forecast attends first and last token apart. The control hands head h another head's scores, bias and all.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.audit.closures import gaussian, mean
 from metastable.encoders import Layer
 
 NAMES = ("zero_temperature", "gaussian", "uniform", "argmax")
@@ -61,13 +65,6 @@ def attended(tokens: HeadTokens) -> tuple[Tensor, Tensor]:
         true.append(torch.softmax(logits, dim=-1) @ tokens.v)
         best.append(logits.argmax(dim=-1))
     return torch.cat(true, dim=1), torch.cat(best, dim=1)
-
-
-def gaussian(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """mean(v) + Cov(v, k) q: the tilt of a Gaussian cloud of keys and values, head by head."""
-    mean = v.mean(dim=1, keepdim=True)
-    covariance = (v - mean).mT @ (k - k.mean(dim=1, keepdim=True)) / k.shape[1]
-    return mean + q @ covariance.mT
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,14 +122,13 @@ class OneStep:
         tokens = HeadTokens.of(self.layer, points)
         true_values, best = attended(tokens)
         truth = tokens.emit(true_values)
-        mean = tokens.v.mean(dim=1, keepdim=True).expand_as(tokens.v)
         forecasts: dict[str, Callable[[Matching], Tensor]] = {
             "zero_temperature": lambda m: m.zero_temperature(tokens),
-            "gaussian": lambda m: gaussian(tokens.q[m.match], tokens.k[m.match], tokens.v),
+            "gaussian": lambda m: gaussian(self.layer, tokens.q[m.match], tokens.k[m.match], tokens.v, m.match),
             "argmax": lambda m: tokens.at(best[m.match]),
         }
         cosine = {name: _cosine(truth, tokens.emit(make(self.own))) for name, make in forecasts.items()}
-        cosine["uniform"] = _cosine(truth, tokens.emit(mean))
+        cosine["uniform"] = _cosine(truth, tokens.emit(mean(self.layer, tokens.q, tokens.k, tokens.v)))
         control: dict[str, float | None] = {"uniform": None}
         for name, make in forecasts.items():
             found = [_cosine(truth, tokens.emit(make(other))) for other in self.others]

@@ -44,7 +44,7 @@ class HeadAudit:
     angle: float
     """Degrees between the dominant spaces of M and A; 90 means that early and late phases pull apart."""
     trace: float
-    """tr M / (|A|_F |B|_F): does the head copy (+) or suppress (-) what it looks at."""
+    """tr M / (|A|_F |B|_F): how well values match their own scores. It does not tell copying from suppressing."""
     trace_rank: float
     """Share of the mismatched pairs (A_h, B_h'), h' != h, whose |trace| is smaller: 1 is the best match."""
     value_spectrum: list[complex] = field(repr=False)
@@ -72,7 +72,7 @@ class LayerAudit:
     asymmetry: float
     nonnormality: float
     stable_rank: float
-    """Of sum_h A_h: how many directions the layer effectively writes to."""
+    """Of sum_h A_h, |.|_F^2 / |.|^2: a property of the weights, not the number of directions that updates use."""
     overlap_spaces: float
     """Share of the dominant space of M0 that lies in that of sum A (chance: k/d)."""
     notes: list[str]

@@ -1,16 +1,14 @@
-"""The looped layer: the theory's own setting on real weights.
+"""The looped layer: the theory's own setting on real weights, from many starts.
 
-One layer's attention is iterated with renormalisation, s <- (s + C sum_h A_h m_h(s)) / |.|, without the MLP, the
-other layers or the residual's gain: that is `solve` on the layer's flow, by Euler's method with steps of one. From
-the weights alone the audit forecasts where the tokens go: through the top space of M0 if its eigenvalue is much
-larger than that of sum A, and into that of sum A in the end. Then it runs the loop and grades the forecast, beside
-the wrong layer and re-matched heads as controls.
+One layer's attention is iterated with renormalisation, without the MLP, the other layers or the residual's gain
+(`looping`). From the weights alone the audit forecasts where the tokens go: into the top space of M0 first, if its
+eigenvalue is much larger than that of sum A, and into that of sum A in the end. Every start is then graded on its
+curves: which space holds a quarter of the energy first, and where the tokens settle. A layer is told by k of n.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -19,204 +17,176 @@ from torch import Tensor
 
 from metastable.audit.factors import Factors
 from metastable.audit.heads import WeightAudit
-from metastable.audit.top_space import TopSpace, energy_in
+from metastable.audit.loop_run import (
+    ELSEWHERE,
+    PRODUCTS,
+    TERMINAL_ENERGY,
+    UNDECIDED,
+    VALUES,
+    LoopRun,
+    earlier,
+    graded_run,
+    log_times,
+)
+from metastable.audit.looping import iterate
+from metastable.audit.rate import Rate
+from metastable.audit.starts import Start, starts_of
+from metastable.audit.top_space import TopSpace
+from metastable.audit.trajectories import in_plane
 from metastable.encoders import Encoder, Layer
-from metastable.measure import Measure
-from metastable.observe import clusters
-from metastable.solve import Observer, solve
-from metastable.solve.problem import Step
 
 STEPS = 400
-"""Passes through a layer: in all-MiniLM-L6-v2 four layers of six settle before, after 136 to 266 of them."""
-TOKENS = 96
-"""Tokens that are iterated, at most: enough to see clusters, few enough that a layer takes seconds."""
-SETTLED = 1e-7
-"""The loop ends when no coordinate of a token moves by as much as this in one pass."""
+"""Passes through a layer before a start is given up as undecided; ten times as many where tokens have merged."""
 EARLY_RATIO = 3.0
 """Re lambda(M0) / Re lambda(sum A) above which the early phase is forecast: a rule of thumb, not a theorem."""
-EARLY_ENERGY = 0.25
-"""Peak energy in the space of M0 that counts as passing through it, if it is twice that of re-matched heads.
-
-A rule of thumb like the ratio above: tokens without preferred direction have about 3% there.
-"""
-TERMINAL_ENERGY = 0.95
-"""Energy in a space from which tokens are said to have ended in it: a rule of thumb."""
-CLUSTER_ANGLE = 0.3
-"""Tokens that are closer than this angle (17 degrees) belong to one cluster."""
-OPPOSITE = -0.9
-"""Cosine below which two clusters are called antipodal."""
-STRIDE = 0.04
-"""Way that a token goes in the plane between two frames of its trajectory (the circle has radius 1)."""
-FRAMES = 120
-"""Most frames of a trajectory, so that the page stays small."""
 
 
 @dataclass(frozen=True)
 class LoopAudit:
-    """One layer iterated: what was forecast, what happened, what the controls say; energies are shares."""
+    """One layer iterated from many starts: what was forecast, k of n that did so, what the controls say."""
 
     layer: int
     ratio: float
     forecast_early: bool
-    """Forecast: the tokens pass through the dominant space of M0."""
-    steps: int
-    settled: bool
-    terminal_energy: float
-    """Energy in the dominant space of sum A at the end."""
-    terminal_wrong_layer: float | None
-    """The largest energy at the end in the dominant space of another layer's sum A; None for a single layer."""
-    early_energy: float
-    """The largest energy in the dominant space of M0 on the way."""
-    early_energy_end: float
-    early_rolled_heads: float | None
-    """The largest energy on the way in the dominant space of M0 with re-matched heads; None for a single head."""
+    """Forecast: the tokens gather in the dominant space of M0 before they do in that of sum A."""
+    starts: int
+    undecided: int
+    """Starts that were still moving when they were given up: no verdict rests on them."""
+    ends_values: Rate
+    """Starts that end in the space of sum A, of those that settled."""
+    ends_products: Rate
+    ends_other: Rate | None
+    """The most that end in the space of one other layer's sum A: the control."""
+    first_products: Rate
+    """Starts that gather in the space of M0 before that of sum A, of all."""
+    first_rematched: Rate | None
+    """The same for M0 with re-matched heads, the control; None for a single head."""
     chance: float
     """Energy of tokens without preferred direction in such a space."""
-    clusters: int
-    antipodal: bool
-    """Whether the tokens end as two opposite clusters."""
-    passed_early: bool
-    """Whether they passed through the space of M0: a quarter of the energy, and twice that of re-matched heads."""
-    early_holds: bool
-    """Whether the forecast of the early phase (passes through, or does not) was right."""
-    terminal_holds: bool
-    """Whether the tokens ended in the dominant space of sum A."""
+    terminal_holds: bool | None
+    """Whether more than half of all starts end in the space of sum A, by the interval; None: cannot be told."""
+    early: bool | None
+    """Whether more than half gather first in the space of M0, and more than with re-matched heads."""
+    early_holds: bool | None
+    """Whether the forecast of the early phase was right; None: cannot be told."""
     outcome: str
+    runs: list[LoopRun] = field(repr=False)
     curve_steps: list[int] = field(repr=False)
-    curve_terminal: list[float] = field(repr=False)
-    curve_early: list[float] = field(repr=False)
+    curve_terminal: list[list[float]] = field(repr=False)
+    """Lower quartile, median and upper quartile over starts of the energy in the space of sum A at these steps."""
+    curve_early: list[list[float]] = field(repr=False)
+    drawn: int
+    """Number of the start whose tokens are drawn."""
     trajectory_steps: list[int] = field(repr=False)
     trajectories: list[list[list[float]]] = field(repr=False)
-    """Some tokens in the plane of the first two principal directions of the whole run: [token][time][2]."""
+    """Some of its tokens in the plane of the first two principal directions of its run: [token][time][2]."""
 
 
 def audit_loops(
     encoder: Encoder,
     weights: WeightAudit,
-    starts: Float[Tensor, "layers n d"] | None = None,
+    texts: Sequence[Float[Tensor, "layers n d"]] = (),
+    item: str = "text",
     *,
     steps: int = STEPS,
     seed: int = 0,
     report: Callable[[str], None] = lambda text: None,
 ) -> list[LoopAudit]:
-    """Iterate every layer from `starts[l]` (the tokens that it sees on text), or from random tokens."""
+    """Iterate every layer from tokens of texts (or what `item` says; see `text_starts`) and from random tokens."""
     result = []
     for layer in encoder.layers:
         report(f"looped layer {layer.index}")
-        start = random_tokens(layer, TOKENS, seed) if starts is None else spread(starts[layer.index], TOKENS)
-        result.append(_graded(layer, weights, start, steps))
+        result.append(_audited(layer, weights, starts_of(layer, texts, item, seed), steps))
     return result
 
 
-def random_tokens(layer: Layer, n: int, seed: int = 0) -> Float[Tensor, "n d"]:
-    """Tokens without preferred direction on the layer's sphere (centred where its norm centres)."""
-    generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randn(n, layer.d, generator=generator, dtype=torch.float64).to(layer.device)
-    points = layer.norm.centre(drawn)
-    return points / torch.linalg.vector_norm(points, dim=1, keepdim=True)
-
-
-def spread(points: Float[Tensor, "n d"], n: int) -> Float[Tensor, "m d"]:
-    """At most n tokens, evenly spread over the text, on the unit sphere."""
-    pick = torch.linspace(0, len(points) - 1, min(n, len(points))).round().long()
-    chosen = points[pick]
-    return chosen / torch.linalg.vector_norm(chosen, dim=1, keepdim=True).clamp_min(1e-300)
-
-
-class Settled(Observer):
-    """Ends a run when a step moved no token by more than `SETTLED`."""
-
-    reached = False
-
-    def step(self, step: Step) -> bool:
-        """Whether the tokens stand still."""
-        self.reached = float((step.end.points - step.start.points).abs().max()) < SETTLED
-        return self.reached
-
-
-def looped(layer: Layer, start: Float[Tensor, "n d"], steps: int) -> tuple[Float[Tensor, "t n d"], bool]:
-    """The tokens before and after every pass through the layer, and whether they settled before the last one."""
-    settled = Settled()
-    path = solve(
-        layer.flow(), start, t=float(steps), times=range(steps + 1), method="euler", step=1.0, observers=[settled]
-    )
-    return path.points, settled.reached
-
-
-def _graded(layer: Layer, weights: WeightAudit, start: Tensor, steps: int) -> LoopAudit:
-    frames, settled = looped(layer, start, steps)
+def _audited(layer: Layer, weights: WeightAudit, starts: Sequence[Start], steps: int) -> LoopAudit:
     spaces = [(a.to(layer.device), b.to(layer.device)) for a, b in weights.spaces]
     values, products = spaces[layer.index]
-    early, terminal = energy_in(products, frames).tolist(), energy_in(values, frames).tolist()
-    rematched = None
     factors = Factors.of(layer)
+    control = []
     if len(factors.query) > 1:
-        control = TopSpace.of(factors.rematched().sum_products.cpu()).basis.to(layer.device)
-        rematched = float(energy_in(control, frames).max())
-    end = frames[-1]
+        control = [TopSpace.of(factors.rematched().sum_products.cpu()).basis.to(layer.device)]
     others = [space for l, (space, _) in enumerate(spaces) if l != layer.index]
-    groups = clusters(Measure(end.cpu()), angle=CLUSTER_ANGLE)
+    shown = max(range(len(starts)), key=lambda i: (starts[i].kind != "random", len(starts[i].points), -i))
+    runs = iterate(
+        layer, [start.points for start in starts], [values, products, *control, *others], steps, keep=shown
+    )
+    curves = [torch.stack(run.energies).cpu() for run in runs]
+    first_other = 2 + len(control)
+    graded = [
+        graded_run(start.kind, run, curve, first_other)
+        for start, run, curve in zip(starts, runs, curves, strict=True)
+    ]
+    settled = [i for i, run in enumerate(graded) if run.end != UNDECIDED]
+    ends_values = Rate.of(sum(graded[i].end == VALUES for i in settled), len(settled))
+    ends_products = Rate.of(sum(graded[i].end == PRODUCTS for i in settled), len(settled))
+    other_counts = [
+        sum(float(curves[i][-1, first_other + l]) >= TERMINAL_ENERGY for i in settled) for l in range(len(others))
+    ]
+    n = len(graded)
+    first_products = Rate.of(sum(run.first == PRODUCTS for run in graded), n)
+    first_rematched = Rate.of(sum(earlier(run.reached_rematched, run.reached_values) for run in graded), n)
+    terminal = _whole(ends_values.k, n - len(settled), n)
+    early = _early(first_products, first_rematched if control else None)
     ratio = weights.layers[layer.index].ratio
-    forecast_early = ratio >= EARLY_RATIO
-    times = _log_times(len(frames))
-    shown, trajectories = _plane(frames)
-    antipodal = len(groups) == 2 and float((end @ end.T).min()) < OPPOSITE
-    passed = max(early) >= max(EARLY_ENERGY, 2 * (rematched or 0.0))
-    ended = terminal[-1] >= TERMINAL_ENERGY
+    forecast = ratio >= EARLY_RATIO
+    times = log_times(max(map(len, curves)))
+    picked, plane = in_plane(torch.stack(runs[shown].frames))
     return LoopAudit(
         layer=layer.index,
         ratio=ratio,
-        forecast_early=forecast_early,
-        steps=len(frames) - 1,
-        settled=settled,
-        terminal_energy=terminal[-1],
-        terminal_wrong_layer=max((float(energy_in(space, end)) for space in others), default=None),
-        early_energy=max(early),
-        early_energy_end=early[-1],
-        early_rolled_heads=rematched,
+        forecast_early=forecast,
+        starts=n,
+        undecided=n - len(settled),
+        ends_values=ends_values,
+        ends_products=ends_products,
+        ends_other=Rate.of(max(other_counts), len(settled)) if others else None,
+        first_products=first_products,
+        first_rematched=first_rematched if control else None,
         chance=values.shape[1] / layer.norm.d_eff,
-        clusters=len(groups),
-        antipodal=antipodal,
-        passed_early=passed,
-        early_holds=passed == forecast_early,
-        terminal_holds=ended,
-        outcome=_outcome(passed, ended, early[-1] >= TERMINAL_ENERGY, settled),
+        terminal_holds=terminal,
+        early=early,
+        early_holds=None if early is None else early == forecast,
+        outcome=_outcome(graded),
+        runs=graded,
         curve_steps=times,
-        curve_terminal=[terminal[t] for t in times],
-        curve_early=[early[t] for t in times],
-        trajectory_steps=shown,
-        trajectories=trajectories,
+        curve_terminal=_quartiles(curves, 0, times),
+        curve_early=_quartiles(curves, 1, times),
+        drawn=shown,
+        trajectory_steps=picked,
+        trajectories=plane,
     )
 
 
-def _outcome(passed: bool, ended: bool, stayed: bool, settled: bool) -> str:
-    if ended:
-        return "passes through the space of M0, ends in that of sum A" if passed else "ends in the space of sum A"
-    if stayed:
-        return "ends in the space of M0"
-    return "ends elsewhere" if settled else "still moving when the run ended"
+def _whole(k: int, undecided: int, n: int) -> bool | None:
+    """The verdict of k of n that stands however the undecided starts would have ended."""
+    low, high = Rate.of(k, n).verdict, Rate.of(k + undecided, n).verdict
+    return low if low == high else None
 
 
-def _log_times(length: int, count: int = 48) -> list[int]:
-    grid = {0, length - 1, *(round(math.expm1(math.log(length) * i / (count - 1))) for i in range(count))}
-    return sorted(t for t in grid if 0 <= t < length)
+def _early(first: Rate, control: Rate | None) -> bool | None:
+    """More than half gather first in M0, and more than with re-matched heads do in theirs."""
+    if first.verdict is True and control is not None and not first.beats(control):
+        return None
+    return first.verdict
 
 
-def _plane(frames: Float[Tensor, "t n d"], tokens: int = 24) -> tuple[list[int], list[list[list[float]]]]:
-    """Some tokens in the plane of the first two principal directions of the run, at the steps that show their way.
+def _outcome(runs: Sequence[LoopRun]) -> str:
+    """Where the starts ended and how many, the most frequent first."""
+    names = {
+        VALUES: "end in the space of sum A",
+        PRODUCTS: "end in the space of M0",
+        ELSEWHERE: "end elsewhere",
+        UNDECIDED: "still moving",
+    }
+    counts = {end: sum(run.end == end for run in runs) for end in names}
+    told = sorted((end for end in names if counts[end]), key=lambda end: -counts[end])
+    return ", ".join(f"{counts[end]} {names[end]}" for end in told)
 
-    A frame is kept when a token went `STRIDE` in the plane since the last one: at most `FRAMES`, and the end.
-    """
-    rows = frames[_log_times(len(frames))].flatten(0, 1)
-    axes = torch.linalg.eigh(rows.T @ rows)[1][:, -2:].flip(1)  # of the Gram matrix: d x d, however long the run
-    axes = axes * torch.where(axes[axes.abs().argmax(dim=0), [0, 1]] < 0, -1.0, 1.0)
-    pick = torch.linspace(0, frames.shape[1] - 1, min(tokens, frames.shape[1])).round().long()
-    places = (frames[:, pick] @ axes).cpu()
-    kept = [0]
-    for t in range(1, len(places)):
-        if len(kept) < FRAMES and float((places[t] - places[kept[-1]]).norm(dim=1).max()) >= STRIDE:
-            kept.append(t)
-    if kept[-1] != len(places) - 1:
-        kept.append(len(places) - 1)
-    plane = places[kept].transpose(0, 1).tolist()
-    return kept, [[[round(x, 4) for x in place] for place in token] for token in plane]
+
+def _quartiles(curves: Sequence[Float[Tensor, "t k"]], column: int, times: Sequence[int]) -> list[list[float]]:
+    """Quartiles over starts at some times; a start that is done stays where it is."""
+    rows = torch.stack([torch.stack([curve[min(t, len(curve) - 1), column] for t in times]) for curve in curves])
+    levels = torch.tensor([0.25, 0.5, 0.75], dtype=rows.dtype)
+    return [[round(x, 4) for x in row] for row in torch.quantile(rows, levels, dim=0).tolist()]

@@ -124,7 +124,7 @@ def _tables(report: Audited) -> list[dict[str, Any]]:
                 ("gap M0", "distance to the next eigenvalue", [l.gap_products for l in layers]),
                 ("asymmetry", "|M0 - M0^T| / 2|M0|", [l.asymmetry for l in layers]),
                 ("non-normality", "of M0", [l.nonnormality for l in layers]),
-                ("stable rank", "of sum A: directions written to", [l.stable_rank for l in layers]),
+                ("stable rank", "of sum A (not the directions that updates use)", [l.stable_rank for l in layers]),
             ],
         )
     ]
@@ -139,8 +139,9 @@ def _tables(report: Audited) -> list[dict[str, Any]]:
                     ("kappa/(d_eff-1)", "above 3: cold", [l.kappa_over_dimension for l in seen]),
                     ("entropy", "of attention / log n", [l.entropy for l in seen]),
                     ("sink", "largest share of one token", [l.sink for l in seen]),
-                    ("mean cosine", f"between tokens of one {report.text.item}", [l.mean_cosine for l in seen]),
-                    ("effective rank", "of the tokens", [l.effective_rank for l in seen]),
+                    ("mean cosine", f"of hidden states of one {report.text.item}", [l.mean_cosine for l in seen]),
+                    ("effective rank", "of the hidden states", [l.effective_rank for l in seen]),
+                    ("directions", "that the updates of all tokens use", [l.directions for l in seen]),
                     ("W2 to next", "chordal, exact", [l.transport for l in seen]),
                 ],
             )
@@ -186,16 +187,17 @@ def _eigenvalue_lines(models: Sequence[WeightAudit], layer: int) -> Lines:
 
 
 def _energies(loop: LoopAudit) -> Lines:
-    """Energy in the dominant spaces of sum A and of M0 against log(1 + steps): the start is part of the picture."""
+    """Energy in the dominant spaces of sum A and of M0 against log(1 + passes): medians, dotted the quartiles."""
     steps = loop.curve_steps
     place = [math.log1p(t) for t in steps]
     marks = sorted({0, *(10**k for k in range(5) if 10**k < 0.6 * steps[-1]), steps[-1]})
     series = [
-        Series(place, loop.curve_terminal, "", colour=TERMINAL),
-        Series(place, loop.curve_early, "", colour=EARLY),
+        Series(place, row, "", style, colour=colour)
+        for colour, curves in ((TERMINAL, loop.curve_terminal), (EARLY, loop.curve_early))
+        for style, row in zip(("dotted", "line", "dotted"), curves, strict=True)
     ]
     ticks = {math.log1p(t): str(t) for t in marks}
-    return Lines(f"layer {loop.layer}", "steps", "", series, x_ticks=ticks, y_ticks=SHARES)
+    return Lines(f"layer {loop.layer}", "passes", "", series, x_ticks=ticks, y_ticks=SHARES)
 
 
 def _maps(report: Audited) -> list[Grid]:
@@ -207,12 +209,13 @@ def _maps(report: Audited) -> list[Grid]:
     heads = report.weights.heads
     maps = [
         cells(heads, "kappa", "kappa of the weights"),
-        cells(heads, "trace", "tr M / |A||B|: copies (blue) or suppresses", signed=True),
+        cells(heads, "trace", "tr M / |A||B|: values match scores", signed=True),
         cells(heads, "angle", "degrees between top spaces of M and A"),
     ]
     if report.text is not None:
         maps.append(cells(report.text.heads, "entropy", "attention entropy / log n"))
         maps.append(cells(report.text.heads, "sink", "sink mass"))
+        maps.append(cells(report.text.heads, "copying", "emits along what it attends: copies (blue)", signed=True))
     return maps
 
 

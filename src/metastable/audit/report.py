@@ -19,7 +19,9 @@ from metastable.audit.findings import LIMITS, findings
 from metastable.audit.heads import WeightAudit, audit_weights
 from metastable.audit.loop import STEPS, LoopAudit, audit_loops
 from metastable.audit.scorecard import CheckedAssumption, scorecard
+from metastable.audit.starts import text_starts
 from metastable.audit.text import TextAudit, audit_text, readable
+from metastable.audit.weight_findings import started
 from metastable.drawing.shell import save_page
 from metastable.encoders import Encoder, load
 
@@ -85,8 +87,9 @@ def audit(
     tell = report or (lambda line: None)
     weights = audit_weights(opened, tell)
     text = None if texts is None else audit_text(opened, texts, tell, seed=seed)
-    starts = None if texts is None else _longest(opened, texts)
-    loops = audit_loops(opened, weights, starts, steps=loop_steps, seed=seed, report=tell)
+    starts = [] if texts is None else text_starts(opened, readable(opened, texts)[0])
+    item = "text" if text is None else text.item
+    loops = audit_loops(opened, weights, starts, item, steps=loop_steps, seed=seed, report=tell)
     return AuditReport(
         model=_describe(opened),
         findings=findings(opened, weights, text, loops),
@@ -98,19 +101,11 @@ def audit(
             "software": {"metastable": __version__, "torch": torch.__version__},
             "parameters": {
                 "loop_steps": loop_steps,
-                "loop_start": "random tokens"
-                if text is None
-                else f"the {'first' if text.item == 'image' else 'longest'} {text.item}",
+                "loop_start": started(loops),
                 "seed": seed,
             },
         },
     )
-
-
-def _longest(encoder: Encoder, texts: Any) -> Tensor:
-    kept, _ = readable(encoder, texts)
-    lengths = encoder.inputs.lengths(kept) if encoder.inputs.kind != "image" else [0] * len(kept)
-    return encoder.points([kept[max(range(len(kept)), key=lambda i: lengths[i])]])[0]
 
 
 def _describe(encoder: Encoder) -> dict[str, Any]:

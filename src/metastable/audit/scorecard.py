@@ -44,10 +44,7 @@ def scorecard(encoder: Encoder, weights: WeightAudit, text: TextAudit | None) ->
     field = statistics.median(h.field_norm / max(h.kappa, 1e-300) for h in heads)
     chain = [weights.shared_directions[i][i + 1] for i in range(len(layers) - 1)]
     kept = statistics.mean(chain) if chain else 1.0
-    positional = sum(
-        p.frequencies is not None or p.bias is not None or p.window is not None
-        for p in (layer.positions for layer in encoder.layers)
-    )
+    positional = sum(layer.positions.seen for layer in encoder.layers)
     rows = [
         CheckedAssumption(
             "Tokens live on a sphere",
@@ -107,12 +104,13 @@ def scorecard(encoder: Encoder, weights: WeightAudit, text: TextAudit | None) ->
             f"median |g_h| / kappa_h is {field:.2f}: biases pull all queries to the same keys",
         ),
         CheckedAssumption(
-            "Positions do not matter",
-            "tokens are exchangeable",
+            "Scores do not see positions",
+            "tokens are exchangeable in the flow",
             positional == 0,
             positional / len(layers),
             "0 layers",
-            f"{positional} of {len(layers)} layers add a rotation, window or bias by position",
+            f"{positional} of {len(layers)} layers add a rotation, window or bias by position to their scores "
+            "(positions that embeddings put into the tokens are not tested)",
         ),
         CheckedAssumption(
             "Weights do not change with depth",
@@ -137,7 +135,10 @@ def scorecard(encoder: Encoder, weights: WeightAudit, text: TextAudit | None) ->
 def _temperature(weights: WeightAudit, text: TextAudit | None) -> CheckedAssumption:
     if text is not None:
         ratio = statistics.median(layer.kappa_over_dimension for layer in text.layers)
-        told = f"on text kappa is {ratio:.2g} times the tokens' effective dimension minus 1 (median over layers)"
+        told = (
+            f"on {text.length:.0f} tokens kappa is {ratio:.2g} times their effective dimension minus 1 "
+            "(median over layers; longer texts fill more dimensions)"
+        )
     else:
         ratio = statistics.median(h.kappa_over_dimension for h in weights.heads)
         told = f"kappa is {ratio:.2g} times d_eff - 1 (median over heads, tokens without preferred direction)"

@@ -45,14 +45,14 @@ class AuditSeries(OneLine):
             f"heads whose values match their scores (of {heads})": lambda r: float(
                 sum(h.trace_rank >= 1 for h in r.weights.heads)
             ),
-            f"looped layers that end in sum A (of {layers})": lambda r: float(
-                sum(p.terminal_holds for p in r.loops)
+            f"looped layers that end in sum A from most starts (of {layers})": lambda r: float(
+                sum(p.terminal_holds is True for p in r.loops)
             ),
-            f"looped layers with an early phase (of {layers})": lambda r: float(
-                sum(p.passed_early for p in r.loops)
+            f"looped layers with an early phase from most starts (of {layers})": lambda r: float(
+                sum(p.early is True for p in r.loops)
             ),
             f"early-phase forecasts that are right (of {layers})": lambda r: float(
-                sum(p.early_holds for p in r.loops)
+                sum(p.early_holds is True for p in r.loops)
             ),
         }
         if all(r.text is not None for r in self.reports):
@@ -62,7 +62,7 @@ class AuditSeries(OneLine):
                     l.kappa_over_dimension for l in _text(r).layers
                 ),
                 "attention entropy (mean layer)": lambda r: statistics.mean(l.entropy for l in _text(r).layers),
-                "mean cosine of tokens, last layer": lambda r: _text(r).layers[-1].mean_cosine,
+                "mean cosine of tokens, output": lambda r: _text(r).depth[-1].mean_cosine,
             }
             for name, title in FORECASTS.items():
                 rows[f"{title} forecast (mean cosine)"] = partial(_step, name=name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,11 +14,16 @@ from torch import Tensor
 
 from metastable.arguments import shown
 from metastable.audit.closures import closure_cosines
+from metastable.audit.depth import DepthPoint, depth_points, mean_cosines, similarity
+from metastable.audit.emission import UpdateMoments, copying
 from metastable.audit.forecasts import NAMES, OneStep, StepForecasts
-from metastable.encoders import Encoder, Layer
+from metastable.audit.on_tokens import attention_summary, kappas, participation
+from metastable.audit.spread import mean, standard_error
+from metastable.audit.text_lengths import LengthPoint, length_curve
+from metastable.encoders import Encoder, Layer, Verification
+from metastable.encoders.own_input import verify_on
 from metastable.errors import InvalidInput
 from metastable.measure import Measure
-from metastable.observe import effective_rank
 from metastable.transport import wasserstein
 
 ITEMS = {"text": "text", "image": "image", "vectors": "sequence"}
@@ -40,6 +45,10 @@ class TextHead:
     """Where that token stands in most texts: 0 first, -1 last, 1 elsewhere."""
     kappa: float
     """Median over the tokens of a text of |B^T s + g|, averaged over texts."""
+    copying: float
+    """Mean cosine between what the head emits and what it attended: it copies (+) or suppresses (-) that."""
+    copying_error: float
+    """Its standard error over texts."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +62,17 @@ class TextLayer:
     """Participation ratio (tr S)^2 / tr S^2 of the tokens' covariance S."""
     kappa_over_dimension: float
     mean_cosine: float
-    """Mean cosine between two tokens of a text: 1 is full collapse."""
+    """Mean cosine between two tokens of a text in the hidden states that enter the layer: 1 is full collapse."""
     effective_rank: float
+    """Of the directions of these hidden states."""
+    point_cosine: float
+    """Mean cosine between the points of the sphere that attention sees, without the norm's gain and shift."""
     transport: float | None
     """Chordal W2 between the tokens that this layer sees and those that the next one sees (None for the last)."""
     entropy: float
     sink: float
+    directions: float
+    """In how many directions the layer's updates of all tokens of all texts differ (participation ratio)."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +91,27 @@ class TextAudit:
     """Texts left out because they hold no token of their own."""
     unknown: float
     """Share of the texts' tokens that the tokenizer does not know."""
+    verification: Verification
+    """The model's own attention on the longest of these texts against what was rebuilt, in every layer."""
     layers: list[TextLayer]
     heads: list[TextHead] = field(repr=False)
     forecasts: list[StepForecasts]
     closures: dict[str, float]
     """Mean cosine between the model's embedding and the one with every softmax replaced."""
     closures_spread: dict[str, float]
+    depth: list[DepthPoint]
+    """How alike tokens are at the input of every layer and at the output of the last."""
+    lengths: list[LengthPoint]
+    """What depends on the length of a text, for texts cut after 8, 16, ... tokens; empty for images."""
+    longest: int
+    """Tokens of the longest text."""
+    positional: int
+    """Layers whose scores see positions (a rotation, a window, a bias)."""
+
+    @property
+    def length(self) -> float:
+        """Mean number of tokens of a text."""
+        return self.tokens / self.texts
 
 
 def audit_text(
@@ -98,14 +127,22 @@ def audit_text(
             f"{unknown:.0%} of the texts' tokens are unknown to the tokenizer: this is not the text (or not the "
             "tokenizer) that the model was made for"
         )
+    report("attention rebuilt on the texts")
+    verification = verify_on(encoder, kept)
     sums = [_LayerSums(layer, seed) for layer in encoder.layers]
-    tokens = 0
+    tokens, longest = 0, 0
+    cosines: list[list[float]] = []
+    ranks: list[list[float]] = []
     for i, text in enumerate(kept):
         report(f"text {i + 1} of {len(kept)}")
-        points = encoder.points([text])[0]
-        tokens += points.shape[1]
+        states, points = encoder.states_and_points(text)
+        tokens, longest = tokens + points.shape[1], max(longest, points.shape[1])
+        alike, rank = similarity(states)
+        cosines.append(alike)
+        ranks.append(rank)
         for l, total in enumerate(sums):
             total.add(points[l], points[l + 1] if l + 1 < len(points) else None)
+    depth = depth_points(cosines, ranks)
     report("closures in the whole network")
     closures = closure_cosines(encoder, kept)
     return TextAudit(
@@ -116,11 +153,16 @@ def audit_text(
         cut=sum(length > limit for length in lengths),
         empty=empty,
         unknown=unknown,
-        layers=[total.layer_audit() for total in sums],
+        verification=verification,
+        layers=[total.layer_audit(point) for total, point in zip(sums, depth[:-1], strict=True)],
         heads=[head for total in sums for head in total.head_audits()],
         forecasts=[total.forecasts() for total in sums],
-        closures={name: _mean(values) for name, values in closures.items()},
-        closures_spread={name: _error(values) for name, values in closures.items()},
+        closures={name: mean(values) for name, values in closures.items()},
+        closures_spread={name: standard_error(values) for name, values in closures.items()},
+        depth=depth,
+        lengths=length_curve(encoder, kept, report),
+        longest=longest,
+        positional=sum(layer.positions.seen for layer in encoder.layers),
     )
 
 
@@ -155,7 +197,9 @@ class _LayerSums:
         self.sink: list[Tensor] = []
         self.place: list[Tensor] = []
         self.kappa: list[Tensor] = []
-        self.scalars: dict[str, list[float]] = {"d_eff": [], "cosine": [], "rank": [], "transport": []}
+        self.copying: list[Tensor] = []
+        self.updates = UpdateMoments(layer.d)
+        self.scalars: dict[str, list[float]] = {"d_eff": [], "cosine": [], "transport": []}
         self.steps: list[tuple[dict[str, float], dict[str, float | None]]] = []
 
     def add(self, points: Float[Tensor, "n d"], following: Float[Tensor, "n d"] | None) -> None:
@@ -164,12 +208,11 @@ class _LayerSums:
         self.sink.append(sink.cpu())
         self.place.append(place.cpu())
         self.kappa.append(kappas(self.layer, points).cpu())
+        self.copying.append(copying(self.layer, points).cpu())
+        self.updates.add(self.layer.norm.centre(self.layer.update(points)))
         n = len(points)
-        mean = points.mean(dim=0)
-        squares = float(points.square().sum())
-        self.scalars["cosine"].append((n * n * float(mean @ mean) - squares) / max((n - 1) * squares, 1e-300))
         self.scalars["d_eff"].append(participation(points))
-        self.scalars["rank"].append(effective_rank(Measure(points.cpu())))
+        self.scalars["cosine"].append(mean_cosines(points[None])[0])
         if following is not None:
             pick = torch.linspace(0, n - 1, min(n, TRANSPORT_TOKENS)).round().long()
             self.scalars["transport"].append(
@@ -177,27 +220,39 @@ class _LayerSums:
             )
         self.steps.append(self.one_step.cosines(points))
 
-    def layer_audit(self) -> TextLayer:
+    def layer_audit(self, point: DepthPoint) -> TextLayer:
         kappa = statistics.median(head.kappa for head in self.head_audits())
-        d_eff = _mean(self.scalars["d_eff"])
+        d_eff = mean(self.scalars["d_eff"])
         return TextLayer(
             layer=self.layer.index,
             kappa=kappa,
             d_eff=d_eff,
             kappa_over_dimension=kappa / max(d_eff - 1, 1e-9),
-            mean_cosine=_mean(self.scalars["cosine"]),
-            effective_rank=_mean(self.scalars["rank"]),
-            transport=_mean(self.scalars["transport"]) if self.scalars["transport"] else None,
+            mean_cosine=point.mean_cosine,
+            effective_rank=point.effective_rank,
+            point_cosine=mean(self.scalars["cosine"]),
+            transport=mean(self.scalars["transport"]) if self.scalars["transport"] else None,
             entropy=float(torch.stack(self.entropy).mean()),
             sink=float(torch.stack(self.sink).mean()),
+            directions=self.updates.directions,
         )
 
     def head_audits(self) -> list[TextHead]:
         entropy, sink = torch.stack(self.entropy).mean(dim=0), torch.stack(self.sink).mean(dim=0)
         kappa = torch.stack([k.median(dim=1).values for k in self.kappa]).mean(dim=0)
         place = torch.stack(self.place).mode(dim=0).values
+        copying = torch.stack(self.copying)
         return [
-            TextHead(self.layer.index, h, float(entropy[h]), float(sink[h]), int(place[h]), float(kappa[h]))
+            TextHead(
+                layer=self.layer.index,
+                head=h,
+                entropy=float(entropy[h]),
+                sink=float(sink[h]),
+                sink_position=int(place[h]),
+                kappa=float(kappa[h]),
+                copying=float(copying[:, h].mean()),
+                copying_error=standard_error(copying[:, h].tolist()),
+            )
             for h in range(len(self.layer.heads))
         ]
 
@@ -206,51 +261,7 @@ class _LayerSums:
         control = {name: [v for step in self.steps if (v := step[1][name]) is not None] for name in NAMES}
         return StepForecasts(
             self.layer.index,
-            {name: _mean(values) for name, values in cosine.items()},
-            {name: _mean(values) if values else None for name, values in control.items()},
-            {name: _error(values) for name, values in cosine.items()},
+            {name: mean(values) for name, values in cosine.items()},
+            {name: mean(values) if values else None for name, values in control.items()},
+            {name: standard_error(values) for name, values in cosine.items()},
         )
-
-
-def attention_summary(
-    layer: Layer, points: Float[Tensor, "n d"]
-) -> tuple[Float[Tensor, "h"], Float[Tensor, "h"], Tensor]:
-    """Per head: mean entropy / log n, largest column mean (sink mass), and where that column stands (0, -1, 1).
-
-    Attention is formed by blocks of queries; only the column sums are kept.
-    """
-    n = len(points)
-    entropy = torch.zeros(len(layer.heads), dtype=torch.float64, device=points.device)
-    received = torch.zeros(len(layer.heads), n, dtype=torch.float64, device=points.device)
-    for _, p in layer.attention_blocks(points):
-        entropy += torch.special.entr(p).sum(dim=(1, 2))
-        received += p.sum(dim=1)
-    share, column = (received / n).max(dim=1)
-    place = torch.where(column == 0, 0, torch.where(column == n - 1, -1, 1))
-    return entropy / (n * math.log(n)) if n > 1 else torch.zeros_like(entropy), share, place
-
-
-def kappas(layer: Layer, points: Float[Tensor, "n d"]) -> Float[Tensor, "h n"]:
-    """|C (B_h^T s + g_h)| for every head and token, through the factors (RoPE: for two tokens at one place)."""
-    query, key = layer.queries_keys
-    key = layer.norm.centre(key)
-    q = torch.einsum("nd,hrd->hnr", points, query) + layer.query_shift[:, None]
-    return torch.sqrt(((q @ (key @ key.mT)) * q).sum(dim=2).clamp_min(0))
-
-
-def participation(points: Float[Tensor, "n d"]) -> float:
-    """(tr S)^2 / tr S^2 of the covariance S: the number of directions that a cloud of tokens fills."""
-    centred = points - points.mean(dim=0)
-    squares = torch.linalg.svdvals(centred).square()
-    return float(squares.sum() ** 2 / squares.square().sum().clamp_min(1e-300)) if float(squares.sum()) > 0 else 1.0
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
-def _error(values: Sequence[float]) -> float:
-    if len(values) < 2:
-        return 0.0
-    mean = _mean(values)
-    return math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1) / len(values))

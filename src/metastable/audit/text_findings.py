@@ -1,62 +1,92 @@
-"""What attention does on texts, in sentences."""
+"""What attention does on texts, in sentences: each at a stated length, or over lengths where they matter."""
 
 from __future__ import annotations
 
+import math
+
+from metastable.audit.closures import SEES_SINKS
 from metastable.audit.finding import Finding, layers_in_words, listed, span, two_decimals
+from metastable.audit.heads import WeightAudit
 from metastable.audit.scorecard import COLD
 from metastable.audit.text import TextAudit
+from metastable.audit.text_lengths import SINK
 
-SINK = 0.25
-"""Share of a head's attention on one token from which that token is told as a sink: a rule of thumb."""
 REACHED = 0.9
 """Mean cosine of the zero-temperature forecast from which its limit is called reached: a rule of thumb."""
 TIE = 0.02
 """Cosines that differ by no more than this are told as equal: paragraphs of one book scatter by 0.02 to 0.06."""
 SHORT = 16
 """Mean number of tokens below which nothing measured on text is called more than weak."""
-GROWTH = 0.05
-"""Growth of the mean cosine from first to last layer from which tokens are said to grow more alike."""
+STEADY = 0.1
+"""Change along the lengths, as a share of all heads, below which a number of heads is said to be about the same."""
 
 
-def text_findings(text: TextAudit) -> list[Finding]:
+def text_findings(text: TextAudit, weights: WeightAudit) -> list[Finding]:
     """The sentences that only texts can decide."""
-    said = [_short(text), _forecast(text), _closures(text), _sinks(text), _collapse(text)]
+    said = [
+        _short(text),
+        _forecast(text),
+        _closures(text),
+        _sinks(text),
+        _copying(text, weights),
+        _directions(text),
+    ]
     return [finding for finding in said if finding is not None]
 
 
 def _short(text: TextAudit) -> Finding | None:
-    length = text.tokens / text.texts
-    if length >= SHORT:
+    if text.length >= SHORT:
         return None
     return Finding(
-        f"The {text.item}s are too short to say much: {length:.0f} tokens each, special tokens included.",
+        f"The {text.item}s are too short to say much: {text.length:.0f} tokens each, special tokens included.",
         f"with fewer than {SHORT} tokens a mean and covariance fit almost anything, and d_eff is at most "
-        f"{length - 1:.0f}",
+        f"{text.length - 1:.0f}",
         "weak",
+        "short",
+        {"length": text.length},
     )
 
 
 def temperature_on_text(text: TextAudit) -> Finding:
     """Whether attention is cold by the size of its scores, and whether its limit forecasts it."""
     ratios = [layer.kappa_over_dimension for layer in text.layers]
-    limit = sum(f.cosine["zero_temperature"] for f in text.forecasts) / len(text.forecasts)
+    limit = _mean_cosine(text, "zero_temperature")
     reached = limit >= REACHED
-    verdict = (
-        "Attention is cold by the size of its scores, and its zero-temperature limit forecasts it."
-        if min(ratios) > COLD and reached
-        else "Attention is cold by the size of its scores, yet its zero-temperature limit does not forecast it."
-        if min(ratios) > COLD
-        else "Attention is warm in every layer: tokens average over many others."
-        if max(ratios) < 1 / COLD
-        else "Attention is neither cold nor warm in all layers; "
-        + ("its zero-temperature limit forecasts it." if reached else "the zero-temperature limit is not reached.")
-    )
+    cold = "cold" if min(ratios) > COLD else "warm" if max(ratios) < 1 / COLD else "between"
+    verdict = {
+        "cold": "attention is cold by the size of its scores, "
+        + (
+            "and its zero-temperature limit forecasts it."
+            if reached
+            else "yet its zero-temperature limit does not forecast it."
+        ),
+        "warm": "attention is warm in every layer: tokens average over many others.",
+        "between": "attention is neither cold nor warm in all layers; "
+        + ("its zero-temperature limit forecasts it." if reached else "the zero-temperature limit is not reached."),
+    }[cold]
+    curve = [(p.tokens, min(p.kappa_over_dimension), max(p.kappa_over_dimension)) for p in text.lengths]
+    over = "; over length: " + ", ".join(f"{low:.2g} to {high:.2g} at {n}" for n, low, high in curve)
     evidence = (
-        f"kappa {span([layer.kappa for layer in text.layers])}, kappa/(d_eff - 1) {span(ratios)} over layers; "
-        f"cosine of the zero-temperature forecast with the truth {_beside(text, 'zero_temperature')}, "
-        f"reached from {REACHED:g} on"
+        f"kappa {span([layer.kappa for layer in text.layers])}, kappa/(d_eff - 1) {span(ratios)} over layers"
+        f"{over if curve else ''} (d_eff is at most the number of tokens minus 1); cosine of the zero-temperature "
+        f"forecast with the truth {_beside(text, 'zero_temperature')}, reached from {REACHED:g} on"
     )
-    return Finding(verdict, evidence, "measured" if text.tokens >= SHORT * text.texts else "weak")
+    return Finding(
+        f"At {_length(text)}, {verdict}",
+        evidence,
+        "measured" if text.length >= SHORT else "weak",
+        "temperature",
+        {
+            "length": text.length,
+            "kappa": [layer.kappa for layer in text.layers],
+            "ratio": ratios,
+            "cosine": limit,
+            "verdict": cold,
+            "reached": reached,
+            "lengths": [p.tokens for p in text.lengths],
+            "ratio_over_length": [p.kappa_over_dimension for p in text.lengths],
+        },
+    )
 
 
 def _forecast(text: TextAudit) -> Finding:
@@ -71,75 +101,138 @@ def _forecast(text: TextAudit) -> Finding:
     best = "uniform" if plain else best
     first = sum(f.cosine[best] >= max(f.cosine.values()) - TIE * plain for f in text.forecasts)
     others = ", ".join(f"{n.replace('_', ' ')} {_beside(text, n)}" for n in names if n != best)
+    places = (
+        f"; {text.positional} layers have positions in their scores: in the truth and in all forecasts but the "
+        "zero-temperature limit"
+        if text.positional
+        else ""
+    )
     evidence = (
         f"mean cosine {_beside(text, best)}; {others}; the best{f' within {TIE:g}' * plain} in {first} of "
-        f"{len(text.forecasts)} layers; control: other heads' scores"
+        f"{len(text.forecasts)} layers; control: other heads' scores; at {_length(text)}{places}"
     )
     most = _enough(text) and 2 * first > len(text.forecasts)
-    if plain:
-        return Finding(
-            "Averaged over layers, the mean of the tokens (uniform attention) forecasts what attention adds to a "
-            "token as well as anything: scores add next to nothing.",
-            evidence,
-            "supported" if most else "weak",
-        )
     control = _mean_control(text, best)
-    beats = (control is None or _mean_cosine(text, best) - control > TIE) and all(
-        f.cosine[best] - (f.control[best] or 0.0) > 2 * f.spread[best] for f in text.forecasts
+    same = not plain and control is not None and _mean_cosine(text, best) - control <= TIE
+    beats = not same and all(f.cosine[best] - (f.control[best] or 0.0) > 2 * f.spread[best] for f in text.forecasts)
+    sentence = (
+        "Averaged over layers, the mean of the tokens (uniform attention) forecasts what attention adds to a token "
+        "as well as anything: scores add next to nothing."
+        if plain
+        else f"Averaged over layers, what attention adds to a token is forecast best by {names[best]}"
+        + (", with no difference from the control." if same else ".")
     )
     return Finding(
-        f"Averaged over layers, what attention adds to a token is forecast best by {names[best]}.",
+        sentence,
         evidence,
-        "supported" if most and beats else "weak",
+        "supported" if most and (plain or beats) else "weak",
+        "forecast",
+        {
+            "best": best,
+            "cosine": {name: _mean_cosine(text, name) for name in names},
+            "control": {name: _mean_control(text, name) for name in names},
+            "best_in": first,
+            "layers": len(text.forecasts),
+        },
     )
 
 
 def _closures(text: TextAudit) -> Finding:
-    own = {k: v for k, v in text.closures.items() if k != "none"}
-    top = max(own.values())
-    best = [k for k, v in own.items() if v >= top - TIE]
+    fair = {k: text.closures[k] for k in SEES_SINKS}
+    top = max(fair.values())
+    best = [k for k, v in fair.items() if v >= top - TIE]
     gain = top - text.closures["none"]
     error = max(text.closures_spread[k] for k in best) + text.closures_spread["none"]
     told = listed([k.replace("_", " ") for k in best])
+    rest = {k: v for k, v in text.closures.items() if k not in SEES_SINKS and k != "none"}
     return Finding(
-        f"Of the simple substitutes for softmax, {told} keep{'s' * (len(best) == 1)} most of the final embedding.",
-        ", ".join(f"{k.replace('_', ' ')} {v:.2f}" for k, v in own.items())
-        + f"; no attention at all {text.closures['none']:.2f} (cosine with the true one)",
+        f"Of the simple substitutes for softmax that attend the first and last token as it does, {told} "
+        f"keep{'s' * (len(best) == 1)} most of the final embedding"
+        + ("." if gain > max(TIE, 2 * error) else ", with no difference from no attention at all."),
+        f"{_cosines(fair)}; without the first and last token apart {_cosines(rest)}; no attention at all "
+        f"{text.closures['none']:.2f} (cosine with the true one, {text.texts} {text.item}s at {_length(text)})",
         "supported" if _enough(text) and gain > max(TIE, 2 * error) else "weak",
+        "closures",
+        {"cosine": text.closures, "spread": text.closures_spread, "best": best},
     )
 
 
 def _sinks(text: TextAudit) -> Finding | None:
-    length = text.tokens / text.texts
-    if length * SINK < 2:
+    if text.length * SINK < 2:
         return None
     heavy = [h for h in text.heads if h.sink >= SINK]
-    if not heavy:
-        return Finding(
-            "No head sends a quarter of its attention to a single token.",
-            f"the largest share is {max(h.sink for h in text.heads):.0%}, uniform attention gives {1 / length:.1%}",
-            "measured",
-        )
+    count = len(text.heads)
+    curve = [(p.tokens, p.sink_heads) for p in text.lengths]
+    trend = ""
+    if len(curve) > 1:
+        (start, first), (stop, last) = curve[0], curve[-1]
+        trend = f"; their number is {first} at {start} tokens and {last} at {stop}"
+        if abs(last - first) < STEADY * count:
+            trend += ", about the same"
     ends = sum(h.sink_position != 1 for h in heavy)
+    where = layers_in_words(sorted({h.layer for h in heavy}), len(text.layers)) if heavy else ""
+    over = ", ".join(f"{heads} at {n}" for n, heads in curve)
     return Finding(
-        f"{len(heavy)} of {len(text.heads)} heads send a quarter or more of all attention to one token of "
-        f"{_one(text)}.",
-        f"in {ends} of them that token is the first or the last; "
-        f"they are in {layers_in_words(sorted({h.layer for h in heavy}), len(text.layers))}; "
-        f"uniform attention would give one token {1 / length:.1%}",
-        "measured",
+        f"At {_length(text)}, {len(heavy) or 'none'} of {count} heads send{'s' * (len(heavy) < 2)} a quarter or "
+        f"more of all attention to one token{trend}.",
+        (
+            f"in {ends} of them that token is the first or the last; they are in {where}"
+            if heavy
+            else f"the largest share is {max(h.sink for h in text.heads):.0%}"
+        )
+        + f"; uniform attention would give one token {1 / text.length:.1%}"
+        + (f"; over length: {over} tokens ({text.lengths[0].texts} {text.item}s)" if curve else ""),
+        "measured" if _enough(text) else "weak",
+        "sinks",
+        {
+            "length": text.length,
+            "heads": len(heavy),
+            "of": count,
+            "first_or_last": ends,
+            "lengths": [n for n, _ in curve],
+            "over_length": [heads for _, heads in curve],
+        },
     )
 
 
-def _collapse(text: TextAudit) -> Finding:
-    first, last = text.layers[0], text.layers[-1]
-    grows = last.mean_cosine > first.mean_cosine + GROWTH
+def _copying(text: TextAudit, weights: WeightAudit) -> Finding:
+    """Emission along what is attended: a cosine counts beyond two errors, and beyond that of a random direction."""
+    d = weights.layers[0].d_eff
+    chance = 2 / math.sqrt(d)
+    decided = [h for h in text.heads if text.texts > 1 and abs(h.copying) > max(chance, 2 * h.copying_error)]
+    copies = sum(h.copying > 0 for h in decided)
+    suppresses = len(decided) - copies
+    traces = {(h.layer, h.head): h.trace for h in weights.heads}
+    agree = sum((traces[h.layer, h.head] > 0) == (h.copying > 0) for h in decided)
+    count = len(text.heads)
     return Finding(
-        f"Tokens of {_one(text)} {'' if grows else 'do not '}grow more alike with depth.",
-        f"mean cosine {first.mean_cosine:.2f} -> {last.mean_cosine:.2f}, "
-        f"effective rank {first.effective_rank:.0f} -> {last.effective_rank:.0f} from first to last layer's input",
-        "measured",
+        f"{copies} of {count} heads copy what they attend, {suppresses} suppress it, and {count - len(decided)} do "
+        "neither.",
+        f"mean cosine between a head's emission and what it attended {span([h.copying for h in text.heads])}; "
+        f"asked more than {chance:.2f} (two standard deviations of a random direction) and two standard errors "
+        f"over {text.texts} {text.item}s; the sign of tr M agrees in {agree} of {len(decided)}: it does not tell",
+        "measured" if _enough(text) else "weak",
+        "copying",
+        {"copies": copies, "suppresses": suppresses, "of": count, "chance": chance, "trace_agrees": agree},
     )
+
+
+def _directions(text: TextAudit) -> Finding:
+    used = [layer.directions for layer in text.layers]
+    low, high = f"{min(used):.0f}", f"{max(used):.0f}"
+    between = low if low == high else f"{low} to {high}"
+    return Finding(
+        f"On these {text.item}s the updates of a layer use about {between} directions.",
+        f"participation ratio of the covariance of the updates of {text.tokens} tokens, layer by layer "
+        f"{', '.join(f'{u:.0f}' for u in used)}; no more than the tokens allow",
+        "measured" if _enough(text) else "weak",
+        "directions",
+        {"directions": used, "tokens": text.tokens},
+    )
+
+
+def _cosines(values: dict[str, float]) -> str:
+    return ", ".join(f"{k.replace('_', ' ')} {two_decimals(v)}" for k, v in values.items())
 
 
 def _mean_cosine(text: TextAudit, name: str) -> float:
@@ -158,10 +251,11 @@ def _beside(text: TextAudit, name: str) -> str:
     return own if control is None else f"{own} (control: {two_decimals(control)})"
 
 
-def _one(text: TextAudit) -> str:
-    return f"{'an' if text.item[0] in 'aeiou' else 'a'} {text.item}"
+def _length(text: TextAudit) -> str:
+    one = f"{'an' if text.item[0] in 'aeiou' else 'a'} {text.item}"
+    return f"{text.length:.0f} tokens {one}"
 
 
 def _enough(text: TextAudit) -> bool:
     """More than one text, and texts of some length."""
-    return text.texts > 1 and text.tokens >= SHORT * text.texts
+    return text.texts > 1 and text.length >= SHORT

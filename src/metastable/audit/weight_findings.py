@@ -2,102 +2,169 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from metastable.audit.finding import Finding, layers_in_words, percents
+from metastable.audit.finding import Finding, by_layer, layers_in_words, listed
 from metastable.audit.heads import WeightAudit
-from metastable.audit.loop import EARLY_ENERGY, EARLY_RATIO, TERMINAL_ENERGY, LoopAudit
+from metastable.audit.loop import EARLY_RATIO, LoopAudit
+from metastable.audit.loop_run import GATHERED, PRODUCTS, TERMINAL_ENERGY, median_passes
+from metastable.audit.rate import Rate
 
 
 def weight_findings(weights: WeightAudit, loops: Sequence[LoopAudit]) -> list[Finding]:
     """The sentences that need no text."""
-    return [_terminal(loops), _early(weights, loops), _matching(weights), _bottleneck(weights)]
+    said = [_terminal(loops), _early(weights, loops), _matching(weights), _bottleneck(weights)]
+    return [finding for finding in said if finding is not None]
 
 
 def _terminal(loops: Sequence[LoopAudit]) -> Finding:
-    right = [loop for loop in loops if loop.terminal_holds]
-    wrong = max((w for loop in right or loops if (w := loop.terminal_wrong_layer) is not None), default=None)
-    against = (
+    said = {verdict: [p.layer for p in loops if p.terminal_holds is verdict] for verdict in (True, False, None)}
+    right = [p for p in loops if p.terminal_holds]
+    same = [p.layer for p in right if p.ends_other is not None and not p.ends_values.beats(p.ends_other)]
+    count = len(loops)
+    ends = f"{layers_in_words(said[True], count)} end{'s' * (len(right) == 1)}" if right else "no layer ends"
+    parts = [f"Iterated alone, {ends} in the dominant space of sum A from most starts"]
+    if right and said[False]:
+        parts.append(f"{layers_in_words(said[False], count)} do{'es' * (len(said[False]) == 1)} not")
+    if said[None]:
+        parts.append(f"of {layers_in_words(said[None], count)} it cannot be told")
+    if same:
+        parts.append(f"in {layers_in_words(same, count)} there is no difference from the control")
+    undecided = sum(p.undecided for p in loops)
+    control = (
         "there is no other layer to compare with"
-        if wrong is None
-        else (f"the space of another layer holds at most {wrong:.0%}")
+        if loops[0].ends_other is None
+        else f"control, the space of another layer: {_most(p.ends_other for p in loops)}"
     )
-    if not right:
-        moving = sum(not loop.settled for loop in loops)
-        return Finding(
-            "Iterated alone, no layer ends in the dominant space of its values sum A.",
-            f"energy there at the end {percents([loop.terminal_energy for loop in loops])}, "
-            f"asked {TERMINAL_ENERGY:.0%}; {against}; {moving} of {len(loops)} were still moving",
-            "measured",
-        )
-    missed = [loop.layer for loop in loops if not loop.terminal_holds]
-    but = f"; {layers_in_words(missed)} do{'es' * (len(missed) == 1)} not" if missed else ""
     return Finding(
-        f"Iterated alone, {layers_in_words([loop.layer for loop in right], len(loops))} "
-        f"end{'s' * (len(right) == 1)} where the weights say, in the dominant space of sum A{but}.",
-        f"at least {min(loop.terminal_energy for loop in right):.0%} of the energy (asked: {TERMINAL_ENERGY:.0%}); "
-        f"{against}; the forecast is right in {len(right)} of {len(loops)} layers",
-        "supported" if wrong is not None and wrong < 0.5 and 2 * len(right) > len(loops) else "weak",
+        "; ".join(parts) + ".",
+        f"settled with {TERMINAL_ENERGY:.0%} of the energy there: {by_layer([str(p.ends_values) for p in loops])}; "
+        f"{control}; {undecided} of {sum(p.starts for p in loops)} starts undecided; {started(loops)}",
+        "measured" if not right else "supported" if not same and loops[0].ends_other is not None else "weak",
+        "terminal",
+        {
+            "layers": {"yes": said[True], "no": said[False], "open": said[None]},
+            "ends": [[p.ends_values.k, p.ends_values.n] for p in loops],
+            "control": [None if p.ends_other is None else [p.ends_other.k, p.ends_other.n] for p in loops],
+            "undecided": [p.undecided for p in loops],
+        },
     )
 
 
 def _early(weights: WeightAudit, loops: Sequence[LoopAudit]) -> Finding:
-    forecast = [loop for loop in loops if loop.forecast_early]
-    right = sum(loop.early_holds for loop in loops)
-    rolled = [c for loop in loops if (c := loop.early_rolled_heads) is not None]
+    forecast = [p for p in loops if p.forecast_early]
+    rest = [p for p in loops if not p.forecast_early]
+    count = len(loops)
+    right, wrong = (sum(p.early_holds is verdict for p in loops) for verdict in (True, False))
     rotating = [layer.layer for layer in weights.layers if layer.product_is_complex]
-    spin = f"; M0 has a complex dominant pair in {layers_in_words(rotating, len(loops))}" if rotating else ""
-    if not forecast:
-        return Finding(
-            "No layer is forecast to have a separate early phase.",
-            f"Re lambda(M0)/Re lambda(sum A) is below {EARLY_RATIO:g} everywhere; peak energy in the space of M0 "
-            f"{percents([loop.early_energy for loop in loops])}"
-            + (f" (re-matched heads {percents(rolled)})" if rolled else "")
-            + f"; right in {right} of {len(loops)} layers{spin}",
-            "supported" if right == len(loops) else "weak",
+    spin = f"; M0 has a complex dominant pair in {layers_in_words(rotating, count)}" if rotating else ""
+    told = listed([_told(p) for p in forecast]) if forecast else ""
+    all_the_same = [p.layer for p in rest if p.early]
+    sentence = (
+        f"The weights forecast that {layers_in_words([p.layer for p in forecast], count)}, iterated alone, "
+        f"gather{'s' * (len(forecast) == 1)} in the space of M0 before that of sum A: {told}"
+        if forecast
+        else "No layer is forecast to gather in the space of M0 before that of sum A"
+    )
+    if all_the_same:
+        sentence += (
+            f"; {layers_in_words(all_the_same, count)} do{'es' * (len(all_the_same) == 1)} so without being "
+            "forecast to"
         )
-    peaks = ", ".join(
-        f"{loop.early_energy:.0%}"
-        + (f" (re-matched heads {c:.0%})" if (c := loop.early_rolled_heads) is not None else " (no control)")
-        for loop in forecast
-    )
-    passed = sum(loop.passed_early for loop in forecast)
-    outcome = (
-        f"{'it does' if passed else 'it does not'}"
-        if len(forecast) == 1
-        else "they do"
-        if passed == len(forecast)
-        else f"{passed or 'none'} of them do{'es' * (passed < 2)}"
-    )
+    until = [w for p in forecast if (w := median_passes(p.runs)) is not None]
+    ahead = f"; until then sum A was ahead in {min(until):g} to {max(until):g} passes (median)" if until else ""
+    control = [p.first_rematched for p in loops if p.first_rematched is not None]
+    beside = f"control, re-matched heads: {_most(control)}" if control else "a single head has no control"
     return Finding(
-        f"The weights forecast that {layers_in_words([loop.layer for loop in forecast], len(loops))}, "
-        f"iterated alone, first gather{'s' * (len(forecast) == 1)} in the space of M0, "
-        f"a phase of its own: {outcome}.",
-        f"peak energy there {peaks}, asked {EARLY_ENERGY:.0%}; "
-        f"the forecast is right in {right} of {len(loops)} layers{spin}",
-        "supported" if right == len(loops) and all(p.early_rolled_heads is not None for p in forecast) else "weak",
+        sentence + ".",
+        f"M0 is the first to hold {GATHERED:.0%} of the energy: {by_layer([str(p.first_products) for p in loops])}"
+        f"; {beside}{_by_tokens(forecast)}{ahead}; forecast: Re lambda(M0)/Re lambda(sum A) >= {EARLY_RATIO:g}; "
+        f"it is right in {right}, wrong in {wrong} and undecided in {count - right - wrong} of {count} "
+        f"layer{'s' * (count > 1)}{spin}; {started(loops)}",
+        "supported" if right == count and control else "weak",
+        "early",
+        {
+            "forecast": [p.layer for p in forecast],
+            "early": [p.early for p in loops],
+            "first": [[p.first_products.k, p.first_products.n] for p in loops],
+            "control": [None if p.first_rematched is None else [p.first_rematched.k, p.starts] for p in loops],
+            "right": right,
+            "wrong": wrong,
+        },
     )
 
 
-def _matching(weights: WeightAudit) -> Finding:
-    matched = sum(h.trace_rank >= 1 for h in weights.heads)
+def _told(loop: LoopAudit) -> str:
+    """What became of the forecast of an early phase in one layer."""
+    first, control = loop.first_products, loop.first_rematched
+    if loop.early is None and first.verdict is True:
+        return f"of layer {loop.layer} there is no difference from the control"
+    if loop.early is None:
+        return f"of layer {loop.layer} it cannot be told"
+    if not loop.early:
+        same = control is not None and not first.beats(control)
+        return f"layer {loop.layer} does not" + (", no more than re-matched heads" if same else "")
+    stays = sum(run.first == PRODUCTS and run.end == PRODUCTS for run in loop.runs)
+    return f"layer {loop.layer} does" + (" and mostly stays there" if 2 * stays > first.k else "")
+
+
+def _by_tokens(loops: Sequence[LoopAudit]) -> str:
+    """How often M0 is first by the number of tokens, where an early phase was forecast."""
+    told = []
+    for loop in loops:
+        sizes = sorted({run.tokens for run in loop.runs})
+        counts = [[run.first == PRODUCTS for run in loop.runs if run.tokens == n] for n in sizes]
+        rates = ", ".join(f"{sum(c)} of {len(c)} with {n}" for n, c in zip(sizes, counts, strict=True))
+        told.append(f"; by tokens in layer {loop.layer}: {rates}")
+    return "".join(told)
+
+
+def started(loops: Sequence[LoopAudit]) -> str:
+    """From where all layers were iterated."""
+    runs = loops[0].runs
+    kinds = {kind: sum(run.kind == kind for run in runs) for kind in dict.fromkeys(run.kind for run in runs)}
+    sizes = sorted({run.tokens for run in runs})
+    many = listed([f"{n} random" if kind == "random" else f"{n} from {kind}s" for kind, n in kinds.items()])
+    return f"{len(runs)} starts a layer ({many}) of {', '.join(map(str, sizes))} tokens"
+
+
+def _most(rates: Iterable[Rate | None]) -> str:
+    """The largest of some rates."""
+    found = [rate for rate in rates if rate is not None]
+    top = max(found, key=lambda rate: rate.k / max(rate.n, 1))
+    return f"at most {top}" if len(found) > 1 else str(top)
+
+
+def _matching(weights: WeightAudit) -> Finding | None:
     per_layer = len(weights.heads) // len(weights.layers)
-    chance = len(weights.heads) / max(per_layer, 1)
+    if per_layer < 2:
+        return None
+    matched = Rate.of(sum(h.trace_rank >= 1 for h in weights.heads), len(weights.heads))
     return Finding(
-        f"In {matched} of {len(weights.heads)} heads, values match their own scores better than any other head's.",
-        f"|tr M_h| exceeds all |tr(A_h B_h'^T)| of the layer; chance would give about {chance:.0f}",
-        "supported" if matched > 2 * chance else "weak",
+        f"In {matched.k} of {matched.n} heads, values match their own scores better than any other head's"
+        + ("." if matched.low > 1 / per_layer else ": no more than by chance."),
+        f"|tr M_h| exceeds all |tr(A_h B_h'^T)| of the layer; chance would give about {len(weights.layers)}",
+        "supported" if matched.low > 1 / per_layer else "weak",
+        "matching",
+        {"heads": matched.k, "of": matched.n, "chance": len(weights.layers), "low": matched.low},
     )
 
 
 def _bottleneck(weights: WeightAudit) -> Finding:
     ranks = [layer.stable_rank for layer in weights.layers]
     spread = dict.fromkeys(f"{rank:.0f}" for rank in (min(ranks), max(ranks)))
-    pairs = [weights.shared_directions[i][j] for i in range(len(weights.layers)) for j in range(i) if i != j]
-    shared = sum(pairs) / len(pairs) if pairs else 0.0
+    pairs = [weights.shared_directions[i][j] for i in range(len(weights.layers)) for j in range(i)]
+    shared = sum(pairs) / len(pairs) if pairs else None
+    share = (
+        ""
+        if shared is None
+        else f"; layers share {shared:.1%} of their dominant spaces (chance: {weights.shared_by_chance:.1%})"
+    )
     return Finding(
-        f"A layer writes to about {' to '.join(spread)} directions out of {weights.layers[0].d}.",
-        f"stable rank of sum A; layers share {shared:.1%} of their dominant spaces "
-        f"(chance: {weights.shared_by_chance:.1%})",
+        f"The stable rank of sum A is {' to '.join(spread)} out of {weights.layers[0].d}: what the weights allow, "
+        "not the number of directions that updates use.",
+        f"|sum A|_F^2 / |sum A|^2{share}",
         "measured",
+        "stable_rank",
+        {"stable_rank": ranks, "d": weights.layers[0].d, "shared": shared, "chance": weights.shared_by_chance},
     )

@@ -146,9 +146,9 @@ def _first_tensor(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
 
 
 def forward(model: nn.Module, inputs: dict[str, Any] | Tensor, **options: Any) -> Any:
-    """One run of the model without gradients, on the device where it lives."""
+    """One run of the model without gradients and without dropout, on the device where it lives."""
     device = next(model.parameters()).device
-    with torch.no_grad():
+    with torch.no_grad(), evaluating(model):
         if isinstance(inputs, Tensor):
             return model(inputs.to(device))
         moved = {name: value.to(device) for name, value in inputs.items()}
@@ -160,3 +160,30 @@ def forward(model: nn.Module, inputs: dict[str, Any] | Tensor, **options: Any) -
             shape = tuple(next(iter(moved.values())).shape[1:])
             reason = " ".join(str(error).split())[:160]
             raise InvalidInput(f"the model cannot be run on an input of shape {shape}: {reason}") from error
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """A model that is being trained, for once as it is used; afterwards its modules are what they were."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+@contextmanager
+def returning_attention(model: Any) -> Iterator[None]:
+    """A model that returns its attention probabilities; the user's choice of implementation is put back."""
+    before = getattr(getattr(model, "config", None), "_attn_implementation", None)
+    change = getattr(model, "set_attn_implementation", None)
+    if before in (None, "eager") or change is None:
+        yield
+        return
+    change("eager")
+    try:
+        yield
+    finally:
+        change(before)

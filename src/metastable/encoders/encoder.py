@@ -103,6 +103,10 @@ class Encoder:
         """For every text the tokens s on the sphere that each attention layer sees: (L, n, d), float64."""
         return [self._listen(item)[1] for item in self.inputs.prepare(texts)]
 
+    def states_and_points(self, text: Any) -> tuple[Float[Tensor, "points n d"], Float[Tensor, "layers n d"]]:
+        """`hidden_states` and `points` of one text, from one run of the model."""
+        return self._listen(self.inputs.prepare([text])[0])
+
     def embed(self, texts: Any, closure: Closure | None = None) -> Float[Tensor, "t d"]:
         """Unit embedding of every text: last hidden state, pooled; with `closure` instead of softmax attention."""
         rows = []

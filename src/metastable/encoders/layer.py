@@ -171,19 +171,29 @@ class Layer:
         self, q: Float[Tensor, "h n k"], k: Float[Tensor, "h n k"]
     ) -> Iterator[tuple[slice, Float[Tensor, "h r n"]]]:
         """Logits <q_i, k_j>, with window and positional bias, by blocks of rows."""
+        for rows, scores, places in self.score_blocks(q, k):
+            yield rows, scores if places is None else scores + places
+
+    def score_blocks(
+        self, q: Float[Tensor, "h n k"], k: Float[Tensor, "h n k"]
+    ) -> Iterator[tuple[slice, Float[Tensor, "h r n"], Float[Tensor, "b r n"] | None]]:
+        """Scores <q_i, k_j> and, apart from them, what places add: a bias, -inf outside the window; by blocks.
+
+        What places add is the same for all heads (b = 1) or each head's own (b = h); None: nothing. A rotation is
+        in q and k.
+        """
         n = k.shape[1]
         bias = None if self.positions.bias is None else self.positions.bias(n).to(q)
         place = torch.arange(n, device=q.device)
         step = max(1, BLOCK_ENTRIES // (len(self.heads) * n))
         for start in range(0, n, step):
             rows = slice(start, min(start + step, n))
-            logits = q[:, rows] @ k.transpose(1, 2)
-            if bias is not None:
-                logits = logits + bias[:, rows]
+            places = None if bias is None else bias[:, rows]
             if self.positions.window is not None:
                 far = (place[rows, None] - place[None]).abs() > self.positions.window
-                logits = logits.masked_fill(far, -torch.inf)
-            yield rows, logits
+                near = torch.zeros(1, *far.shape, dtype=q.dtype, device=q.device) if places is None else places
+                places = near.masked_fill(far, -torch.inf)
+            yield rows, q[:, rows] @ k.transpose(1, 2), places
 
     def attention(self, points: Float[Tensor, "n d"]) -> Float[Tensor, "h n n"]:
         """All attention probabilities at once: for small n and for checks."""

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ from torch import nn
 
 from metastable.arguments import choice, instance, place, shown
 from metastable.encoders import huggingface
+from metastable.encoders.capture import returning_attention
 from metastable.encoders.encoder import Encoder, build
 from metastable.encoders.inputs import Inputs
 from metastable.encoders.onnx_file import read_onnx
@@ -116,7 +115,7 @@ def _from_module(module: nn.Module, tokenizer: Any, pooling: str | None, name: s
             f"{type(module).__name__} is neither a Hugging Face model nor a torch nn.TransformerEncoder{hint}"
         )
     opened = huggingface.wrap(module, tokenizer)
-    with _eager(opened.model):
+    with returning_attention(opened.model):
         return _encoder(opened, pooling, name or type(module).__name__)
 
 
@@ -133,18 +132,3 @@ def _encoder(opened: huggingface.Opened, pooling: str | None, name: str) -> Enco
 
 def _inside_sentence_transformer(module: nn.Module) -> Any:
     return next((child for child in module.children() if hasattr(child, "auto_model")), None)
-
-
-@contextmanager
-def _eager(model: Any) -> Iterator[None]:
-    """A model that returns its attention probabilities; the user's choice of implementation is put back."""
-    before = getattr(model.config, "_attn_implementation", None)
-    change = getattr(model, "set_attn_implementation", None)
-    if before in (None, "eager") or change is None:
-        yield
-        return
-    change("eager")
-    try:
-        yield
-    finally:
-        change(before)

@@ -22,6 +22,11 @@ class Positions:
     bias: Callable[[int], Tensor] | None = field(default=None, repr=False)
     """n -> (H, n, n), added to the scores."""
 
+    @property
+    def seen(self) -> bool:
+        """Whether scores depend on positions at all."""
+        return self.frequencies is not None or self.window is not None or self.bias is not None
+
     def rotate(self, rows: Float[Tensor, "h n k"]) -> Float[Tensor, "h n k"]:
         """Every row turned by its position (unchanged without RoPE)."""
         if self.frequencies is None:
