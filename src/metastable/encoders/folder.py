@@ -1,4 +1,4 @@
-"""Folders: what a model's folder holds, and how it is opened (Hugging Face, SentenceTransformer, ONNX, torch files)."""
+"""What a model's folder holds and how it is opened: Hugging Face, SentenceTransformer, ONNX, torch files."""
 
 from __future__ import annotations
 

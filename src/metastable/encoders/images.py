@@ -1,4 +1,4 @@
-"""`Pictures`: image files as a model reads them, resized, cropped and scaled as its preprocessor_config.json says."""
+"""`Pictures`: image files as a model reads them, resized, cropped and scaled as its folder says."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ BILINEAR = 2
 
 @dataclass(frozen=True, repr=False)
 class Pictures(OneLine):
-    """pixel = (factor * value - mean) / std per channel, value in 0..255, after resizing and a crop of the centre."""
+    """pixel = (factor * value - mean) / std per channel, value in 0..255, after resizing and cropping."""
 
     mean: tuple[float, ...] = (0.5, 0.5, 0.5)
     std: tuple[float, ...] = (0.5, 0.5, 0.5)
     factor: float = 1 / 255
     shortest: int | None = None
-    """The shorter side is resized to this, and the centre is cut out; None: both sides are resized to the model's."""
+    """The shorter side is resized to this, and the centre is cut out; None: both sides become the model's."""
     resample: int = BILINEAR
     told: bool = False
     """Whether a preprocessor_config.json said so, or these are the defaults."""

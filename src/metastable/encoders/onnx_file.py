@@ -25,10 +25,10 @@ from metastable.errors import InvalidInput, MissingExtra, StorageError
 
 ROOTS = ("embeddings.", "encoder.", "transformer.", "layers.", "embeddings_project.")
 """Where the parameters of a model's own modules begin inside the names of a graph."""
-QUANTISED = frozenset(
-    "MatMulInteger DequantizeLinear QLinearMatMul DynamicQuantizeLinear QAttention DynamicQuantizeMatMul MatMulNBits "
-    "MatMulIntegerToFloat QEmbedLayerNormalization QGemm".split()
-)
+QUANTISED = (
+    "MatMulInteger", "DequantizeLinear", "QLinearMatMul", "DynamicQuantizeLinear", "QAttention", "QGemm",
+    "DynamicQuantizeMatMul", "MatMulNBits", "MatMulIntegerToFloat", "QEmbedLayerNormalization",
+)  # fmt: skip
 """Nodes of a graph whose weights are integers: ONNX's own, and those of ONNX Runtime."""
 PROBE_TOKENS = 12
 """Random tokens on which the graph's own attention is compared: the reference evaluator is slow."""
