@@ -37,7 +37,7 @@ def weight_files(path: Path) -> list[Path]:
 
 
 def onnx_files(path: Path) -> list[Path]:
-    """The ONNX files of a folder and of its folder onnx/: model.onnx first, names that tell of quantisation last."""
+    """The ONNX files of a folder and of its onnx/: model.onnx first, names that tell of quantisation last."""
     found = [*path.glob("*.onnx"), *path.glob("onnx/*.onnx")]
     small = re.compile(r"quant|int8|uint8|_q\d|bnb|_O\d", re.IGNORECASE)
     return sorted(found, key=lambda file: (file.name != "model.onnx", bool(small.search(file.stem)), str(file)))
@@ -93,7 +93,7 @@ def lacks_config(path: Path) -> str:
                 f"{path.name} is a checkpoint of an architecture of its own (its config names no model_type), and "
                 "code that comes with a model is not run"
             )
-    return f"{path.name} needs its config: put config.json beside it, or pass config=... (on the command line --config)"
+    return f"{path.name} needs its config: put config.json beside it, or pass config=... (command line: --config)"
 
 
 def read_json(path: Path) -> Any:
