@@ -8,7 +8,6 @@ from metastable.audit.advice import Advice
 from metastable.audit.compare import Comparison, compare
 from metastable.audit.corpus import Corpus, read_corpus
 from metastable.audit.finding import Finding
-from metastable.audit.numbers import numbers
 from metastable.audit.reference_values import reference_encoders
 from metastable.audit.report import AuditReport, audit
 from metastable.audit.scorecard import CheckedAssumption
@@ -28,7 +27,6 @@ __all__ = [
     "audit",
     "audit_series",
     "compare",
-    "numbers",
     "read_corpus",
     "reference_encoders",
 ]

@@ -140,6 +140,16 @@ class Comparison(OneLine):
             "provenance": self.provenance,
         }
 
+    def numbers(self) -> dict[str, float | None]:
+        """The numbers that thresholds are about, by short names; None for what could not be measured."""
+        return {
+            "embedding_cosine": self.embedding_cosine,
+            "agreement": self.agreement,
+            "clear_changes": float(sum(c.clear for c in self.changes)),
+            "moved_scores": max((m.scores for m in self.moved), default=None),
+            "moved_values": max((m.values for m in self.moved), default=None),
+        }
+
     def to_html(self) -> str:
         """The comparison as one offline page."""
         from metastable.audit.compare_page import comparison_page

@@ -6,11 +6,9 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
-from metastable.audit.compare import Comparison
-from metastable.audit.report import AuditReport
 from metastable.audit.text_findings import SINK
 
-OF_WEIGHTS: dict[str, tuple[str, Callable[[AuditReport], float]]] = {
+OF_WEIGHTS: dict[str, tuple[str, Callable[[Any], float]]] = {
     "attention_error": ("largest error of rebuilt attention", lambda r: r.model["verification"]["attention_error"]),
     "kappa": ("|B|_F / sqrt(d), median head", lambda r: statistics.median(h.kappa for h in r.weights.heads)),
     "ratio": ("Re λ(M0) / Re λ(ΣA), largest layer", lambda r: max(l.ratio for l in r.weights.layers)),
@@ -42,20 +40,12 @@ OF_TEXT: dict[str, tuple[str, Callable[[Any], float]]] = {
 """Names, meanings and where they are found, of what texts decide."""
 
 
-def numbers(result: AuditReport | Comparison) -> dict[str, float | None]:
-    """The numbers of a report, or of a comparison, by their short names; None for what could not be measured."""
-    if isinstance(result, Comparison):
-        return {
-            "embedding_cosine": result.embedding_cosine,
-            "agreement": result.agreement,
-            "clear_changes": float(sum(c.clear for c in result.changes)),
-            "moved_scores": max((m.scores for m in result.moved), default=None),
-            "moved_values": max((m.values for m in result.moved), default=None),
-        }
-    found: dict[str, float | None] = {name: float(of(result)) for name, (_, of) in OF_WEIGHTS.items()}
-    if result.text is not None:
-        found |= {name: float(of(result.text)) for name, (_, of) in OF_TEXT.items()}
-    return found | {f"advice_{advice.topic}": advice.kept for advice in result.advice}
+def numbers(report: Any) -> dict[str, float | None]:
+    """The numbers of a report by their short names."""
+    found: dict[str, float | None] = {name: float(of(report)) for name, (_, of) in OF_WEIGHTS.items()}
+    if report.text is not None:
+        found |= {name: float(of(report.text)) for name, (_, of) in OF_TEXT.items()}
+    return found | {f"advice_{advice.topic}": advice.kept for advice in report.advice}
 
 
 def _forecast(text: Any, name: str) -> float:

@@ -10,7 +10,6 @@ from typing import Any
 
 from metastable.arguments import OneLine
 from metastable.audit.numbers import numbers
-from metastable.audit.report import AuditReport
 
 STORED = "reference_values.json"
 """The file in this package that holds them."""
@@ -34,10 +33,9 @@ class ReferenceEncoder(OneLine):
     values: dict[str, float]
 
     @classmethod
-    def of(cls, name: str, read: str, report: AuditReport) -> ReferenceEncoder:
+    def of(cls, name: str, read: str, report: Any) -> ReferenceEncoder:
         """The record of a report on texts."""
         model, text = report.model, report.text
-        assert text is not None
         found = {key: float(f"{value:.6g}") for key, value in numbers(report).items() if value is not None}
         sizes = (model["layers"], model["heads"], model["d"])
         weights = report.provenance["model"]["weights"]
@@ -51,7 +49,7 @@ def reference_encoders() -> tuple[ReferenceEncoder, ...]:
     return tuple(ReferenceEncoder(**row) for row in stored)
 
 
-def beside(report: AuditReport) -> list[tuple[str, float | None, list[float | None]]]:
+def beside(report: Any) -> list[tuple[str, float | None, list[float | None]]]:
     """Rows (name, this encoder's number, those of the known ones) of what a report holds."""
     own = numbers(report)
     return [(name, value, [r.values.get(name) for r in reference_encoders()]) for name, value in own.items()]

@@ -19,6 +19,7 @@ from metastable.audit.finding import Finding
 from metastable.audit.findings import LIMITS, findings
 from metastable.audit.heads import WeightAudit, audit_weights
 from metastable.audit.loop import STEPS, LoopAudit, audit_loops
+from metastable.audit.numbers import numbers
 from metastable.audit.provenance import provenance
 from metastable.audit.scorecard import CheckedAssumption, scorecard
 from metastable.audit.text import TextAudit, audit_text, readable
@@ -47,6 +48,10 @@ class AuditReport(OneLine):
         """Plain dictionaries, lists, numbers and strings; complex numbers are pairs [re, im], infinities null."""
         parts = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return {"schema": SCHEMA, **_plain(parts)}
+
+    def numbers(self) -> dict[str, float | None]:
+        """The numbers that thresholds and reference values are about, by short names."""
+        return numbers(self)
 
     def to_html(self) -> str:
         """The report as one offline page."""

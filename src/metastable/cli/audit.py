@@ -85,7 +85,7 @@ def audit(
     """
     from rich.console import Console
 
-    from metastable.audit import Threshold, audit_series, compare, numbers
+    from metastable.audit import Threshold, audit_series, compare
     from metastable.audit import audit as run
     from metastable.encoders import load
     from metastable.encoders.transformers_library import quiet
@@ -122,7 +122,7 @@ def audit(
         else:
             result = run(opened(models[0]), items, given=models[0], advice=advice, seed=seed, **limits)
     record = result.to_dict() if as_json or thresholds else {}
-    known = numbers(result) if thresholds else {}
+    known = result.numbers() if thresholds else {}
     crossed = [line for threshold in thresholds if (line := threshold.crossed(known, record)) is not None]
     if out is not None:
         result.save(out)
