@@ -175,7 +175,8 @@ def _spectra(figure: Spectra, *, size: int = 152, label: str = "") -> str:
 
     parts = [_open(size, size + 18, label or figure.title)]
     upright = f"M{place(0j)[0]:.1f} 0V{size}" if inside(0j) else ""
-    parts.append(f'<path d="M0 {middle}H{size}{upright}" stroke="{GUIDE}" fill="none"/>')
+    frame = f"M0.5 0.5H{size - 0.5}V{size - 0.5}H0.5Z"
+    parts.append(f'<path d="{frame}M0 {middle}H{size}{upright}" stroke="{GUIDE}" fill="none"/>')
     for part, colour in zip(figure.parts, COLOURS, strict=False):
         shown = [z for z in part.values if abs(z) > SHOWN * reach and inside(z)]
         parts += [_dot(place(z), 1.7, f'fill="{colour}" opacity="0.6"') for z in shown]
@@ -184,8 +185,8 @@ def _spectra(figure: Spectra, *, size: int = 152, label: str = "") -> str:
     if figure.window is None:
         parts.append(_text(size - 2, 11, f"±{reach:.2g}", "tick", "end"))
     else:
-        parts.append(_text(2, middle - 4, f"{centre - reach:.2g}", "tick"))
-        parts.append(_text(size - 2, middle - 4, f"{centre + reach:.2g}", "tick", "end"))
+        parts.append(_text(4, size - 5, f"{centre - reach:.2g}", "tick"))
+        parts.append(_text(size - 4, size - 5, f"{centre + reach:.2g}", "tick", "end"))
     parts.append(_text(middle, size + 14, figure.title, "label", "middle"))
     return "".join(parts) + "</svg>"
 
