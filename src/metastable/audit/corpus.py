@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from metastable.arguments import OneLine, instance, integer, place, shown, told
+from metastable.arguments import OneLine, instance, integer, names, place, shown, told
 from metastable.errors import InvalidInput, StorageError
 
 CHARACTERS = 6
@@ -45,9 +45,16 @@ class Corpus(OneLine):
     """How many long texts were split into pieces, which are counted as texts."""
     remarks: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        instance(self.items, "items of a corpus", list, "a list")
+        integer(self.found, "found", least=0)
+        if self.file is not None:
+            place(self.file, "file")
+        names(self.remarks, "remarks")
+
     def spread(self, count: int | None) -> Corpus:
         """At most `count` of them, evenly spread."""
-        if count is None or len(self.items) <= count:
+        if count is None or len(self.items) <= integer(count, "count", least=1):
             return self
         n = len(self.items)
         return replace(self, items=[self.items[i * n // count] for i in range(count)])
@@ -62,7 +69,7 @@ def as_corpus(texts: Any, count: int | None = None) -> Corpus:
     try:
         items = list(texts)
     except Exception:
-        return Corpus(texts, 0)  # whoever reads them says what is wrong with them
+        raise InvalidInput(f"texts must be a list, got {shown(texts)}") from None
     return Corpus(items, len(items)).spread(count)
 
 

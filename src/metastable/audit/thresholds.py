@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from metastable.arguments import OneLine, instance, shown
+from metastable.arguments import OneLine, choice, instance, number, shown
 from metastable.errors import InvalidInput
 
 SIGNS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
@@ -23,6 +23,11 @@ class Threshold(OneLine):
     name: str
     sign: str
     value: float
+
+    def __post_init__(self) -> None:
+        instance(self.name, "name", str, "the name of a number")
+        choice(self.sign, "sign", SIGNS)
+        number(self.value, "value")
 
     @classmethod
     def read(cls, written: str) -> Threshold:

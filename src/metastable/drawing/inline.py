@@ -185,8 +185,8 @@ def _spectra(figure: Spectra, *, size: int = 152, label: str = "") -> str:
     if figure.window is None:
         parts.append(_text(size - 2, 11, f"±{reach:.2g}", "tick", "end"))
     else:
-        parts.append(_text(4, size - 5, f"{centre - reach:.2g}", "tick"))
-        parts.append(_text(size - 4, size - 5, f"{centre + reach:.2g}", "tick", "end"))
+        parts.append(_text(4, size - 5, f"{centre - reach:.3g}", "tick"))
+        parts.append(_text(size - 4, size - 5, f"{centre + reach:.3g}", "tick", "end"))
     parts.append(_text(middle, size + 14, figure.title, "label", "middle"))
     return "".join(parts) + "</svg>"
 
