@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import metastable as ms
-from metastable.threads import over_rows
+from metastable.threads import _mkl_set_num_threads_local, held_blas, over_rows
 
 
 @pytest.fixture(params=[1, 2, 5])
@@ -40,3 +40,19 @@ def test_attention_does_not_depend_on_the_number_of_threads(threads, kernel, mon
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     alone = ms.attend(x, x, beta=20.0, kernel=kernel)
     assert (found.mean - alone.mean).abs().max() <= 1e-14
+
+
+def test_products_are_held_in_this_thread_alone_and_let_go():
+    """MKL's switch of the calling thread returns what it was: 0 is its default."""
+    switch = _mkl_set_num_threads_local()
+    if switch is None:
+        pytest.skip("torch is not built on MKL")
+    a = torch.randn(200, 200, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    expected = a @ a
+    with held_blas():
+        assert switch(1) == 1
+        assert torch.allclose(a @ a, expected, rtol=0, atol=1e-12)
+    assert switch(0) == 0
+    with pytest.raises(KeyError), held_blas():
+        raise KeyError
+    assert switch(0) == 0

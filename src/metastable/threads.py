@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -56,6 +57,24 @@ def _mkl_set_num_threads_local() -> Callable[[int], int] | None:
         return None
     switch.argtypes, switch.restype = [ctypes.c_int], ctypes.c_int
     return switch
+
+
+@contextmanager
+def held_blas() -> Iterator[None]:
+    """Matrix products of this thread use no other threads inside the `with` block, where that can be asked for.
+
+    Threads of OpenMP wait for each other by spinning: on a machine that does other work a product of a millisecond
+    then takes tens of them. The switch is one of the calling thread alone, and is put back.
+    """
+    switch = _mkl_set_num_threads_local()
+    if switch is None:
+        yield
+        return
+    before = switch(1)
+    try:
+        yield
+    finally:
+        switch(before)
 
 
 def _hold_blas() -> None:

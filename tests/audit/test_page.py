@@ -42,7 +42,9 @@ def test_every_layer_and_head_is_drawn(report):
         for label in ("spectra of", "energy along the loop,", "trajectories,"):
             assert page.count(f'aria-label="{label} layer {l}"') == 1
     assert page.count("by layer and head") == 6
-    assert page.count("layer 1, head 2:") == 6
+    assert page.count("layer 1, head 2:") == 12  # under the pointer, and for a screen reader
+    for place in ("top of sum A", "top of M0"):
+        assert page.count(f'aria-label="spectra of layer 2, {place}"') == 1
     assert "cosine with the truth" in page and "dashed: its control" in page
 
 
@@ -68,7 +70,10 @@ def test_dominant_pairs_are_ringed(report):
     """One ring for a real dominant eigenvalue, two for a complex pair."""
     layers = report.weights.layers
     tops = [z for l in layers for z in (l.top_sum_values, l.top_sum_products)]
-    assert report_page(report).count('r="5" fill="none"') == sum(1 + (abs(z.imag) > 1e-9) for z in tops)
+    whole = re.findall(r'<svg [^>]*aria-label="spectra of layer \d"[^>]*>.*?</svg>', report_page(report))
+    assert len(whole) == 3
+    rings = sum(drawn.count('r="5" fill="none"') for drawn in whole)
+    assert rings == sum(1 + (abs(z.imag) > 1e-9) for z in tops)
 
 
 def test_a_series_shows_every_layer_and_what_has_no_number(report):

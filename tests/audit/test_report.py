@@ -81,7 +81,10 @@ def test_modernbert_report_says_what_rope_does(tiny):
 
 def test_same_seed_same_report(tiny, report):
     again = audit(tiny("bert"), IDS, loop_steps=25)
-    assert again.to_dict() == report.to_dict()
+    one, other = again.to_dict(), report.to_dict()
+    for numbers in (one, other):
+        numbers["provenance"].pop("date")
+    assert one == other
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

@@ -63,7 +63,19 @@ def test_a_json_path_gives_the_numbers_alone(tiny, tmp_path):
     series = audit_series([tiny("bert"), tiny("bert")], names=["a", "b"], loop_steps=2)
     series.save(tmp_path / "series.json")
     assert [f.name for f in tmp_path.iterdir()] == ["series.json"]
-    assert series.sentences() == ["Nothing moved by as much as a tenth along the series."]
+    assert series.sentences() == ["Nothing moved by as much as 10% along the series."]
+
+
+def test_what_moves_and_comes_back_is_told():
+    """All members are compared, not only the first and the last."""
+    models = [random_model(configs()["bert"]) for _ in range(3)]
+    with torch.no_grad():
+        for block in models[1].encoder.layer:
+            block.attention.self.query.weight.mul_(2)
+    series = audit_series(map(load, models), names=["early", "middle", "late"], loop_steps=2)
+    line = next(line for line in series.sentences() if line.startswith("Kappa of the weights"))
+    low, high = series.table()["kappa of the weights (median head)"][:2]
+    assert f"rose from {low:.3g} to {high:.3g} (middle), then fell to {low:.3g} (late)" in line
 
 
 def test_counts_are_measured_by_how_many_there_are():

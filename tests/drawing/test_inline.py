@@ -136,3 +136,19 @@ def test_options_that_a_figure_does_not_have_are_sentences(options):
     with pytest.raises(InvalidInput) as refused:
         svg(figure=figure, **options)
     assert len(str(refused.value)) < 200
+
+
+def test_a_window_shows_what_lies_inside_it():
+    parts = [Eigenvalues("M", [5 + 0j, 4.9 + 0.05j, -3 + 0j], [True, False, False])]
+    whole, close = svg(Spectra("all", parts)), svg(Spectra("top", parts, window=(4.95, 0.1)))
+    assert whole.count("<circle") == 4 and close.count("<circle") == 3
+    assert "4.85" in close and "5.05" in close and "±" not in close
+    for wrong in ((1.0,), (1.0, 0.0), (0.0, float("nan")), "ab", 3, (1.0, 2.0, 3.0)):
+        with pytest.raises(InvalidInput):
+            Spectra("top", parts, window=wrong)
+
+
+def test_the_value_of_a_cell_shows_under_the_pointer():
+    drawn = svg(Grid("map", [[0.25, -1.5]], "layer", "head", signed=True))
+    assert drawn.count('class="cell"') == 2 and drawn.count("layer 0, head 1: -1.5") == 2
+    assert 'class="label value"' in drawn

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import warnings
 
 import pytest
 
@@ -35,3 +36,9 @@ def test_the_room_opens_without_the_extra():
     check = f"import sys, metastable.encoders; print([m for m in {heavy} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_warnings_are_kept_inside(recwarn):
+    with quiet():
+        warnings.warn("of no use to a user", FutureWarning, stacklevel=1)
+    assert not recwarn.list

@@ -80,3 +80,13 @@ def test_only_a_residual_flow_says_so():
 def test_bad_input_is_refused_with_a_sentence(build, match):
     with pytest.raises(InvalidInput, match=match):
         build(random_weights(0))
+
+
+def test_what_a_layer_is_shows_in_one_line():
+    """Rank, fields and the residual step of a trained layer; betas of many systems."""
+    g = torch.Generator().manual_seed(0)
+    q, k, v, o = (torch.randn(2, 5, generator=g, dtype=torch.float64) for _ in range(4))
+    w = ms.AttentionWeights.from_qkv(q, k, v, o.T)
+    layer = ms.MultiHead([ms.SelfAttention(w, 1.0, field=torch.ones(5)) for _ in range(3)], residual=True)
+    assert repr(layer) == ("MultiHead(3 heads of rank 2, d=5, beta=1, combine='sum', 3 with a field, residual)")
+    assert "beta=1..4" in repr(ms.MultiHead([ms.SelfAttention(w, [1.0, 4.0]), ms.SelfAttention(w, 2.0)]))

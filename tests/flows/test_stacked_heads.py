@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import metastable as ms
-from metastable.flows import multihead
+from metastable.flows import multihead, stacked_heads
 from metastable.flows.driven import DrivenAttention
 from metastable.flows.stacked_heads import StackedHeads, stackable
 
@@ -101,3 +101,21 @@ def test_heads_of_another_class_are_not_taken_for_self_attention():
         heads, rho = [make(h) for h in range(2)], tokens(3)
         total = sum(head.ambient_drift(0.0, *rho).vector for head in heads)
         assert float((ms.MultiHead(heads).ambient_drift(0.0, *rho).vector - total).abs().max()) < 1e-14
+
+
+@pytest.mark.parametrize("n", [1, 31, 97])
+def test_blocks_of_rows_on_any_number_of_threads(monkeypatch, n):
+    """Rows are shared among threads without a change of any digit that matters, and so without threads of BLAS."""
+    flow = ms.MultiHead([ms.SelfAttention(factored(h), 3.0, field=torch.ones(D)) for h in range(3)])
+    rho = tokens(5, n)
+    expected = one_by_one(flow, rho)
+    monkeypatch.setattr(stacked_heads, "PRODUCT", 1e6)  # so costly that all threads take part
+    before = torch.get_num_threads()
+    try:
+        for count in (1, 2, 3):
+            torch.set_num_threads(count)
+            assert float((flow.drift(0.0, *rho).vector - expected).abs().max()) < 1e-13
+    finally:
+        torch.set_num_threads(before)
+    monkeypatch.setattr(stacked_heads, "blas_can_be_held", lambda: False)
+    assert float((flow.drift(0.0, *rho).vector - expected).abs().max()) < 1e-13

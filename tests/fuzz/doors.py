@@ -241,6 +241,7 @@ RIGHT_FOR: dict[str, dict[str, Callable[[], Any]]] = {
         lambda: torch.zeros(3, dtype=torch.float64),
     ),
     "ms.audit": {"encoder": lambda: None},
+    "ms.theory.forecast": {"w": head, "beta": lambda: 8.0, "rho0": tokens},
     "ms.encoders.load": {"source": lambda: "no-such-model"},
 }
 """Right arguments for one function, where the name of the parameter means something else there."""

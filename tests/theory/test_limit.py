@@ -91,8 +91,9 @@ def test_no_limit_is_a_sentence():
         limit_map(rotation)
     with pytest.raises(NotDefined, match="defective"):
         limit(ms.AttentionWeights(V=[[1.0, 1.0], [0.0, 1.0]], B=I2), [[0.6, 0.8]])
-    with pytest.raises(InvalidInput, match="invertible B"):
-        limit_map(ms.AttentionWeights(V=I2, B=np.diag([1.0, 0.0])))
+    with pytest.raises(NotDefined, match="B is singular"):
+        limit_map(ms.AttentionWeights(V=-I2, B=np.diag([1.0, 0.0])))
+    assert limit_map(ms.AttentionWeights(V=I2, B=np.diag([1.0, 0.0])))([[-0.6, 0.8]]).tolist() == [[-1.0, 0.0]]
     with pytest.raises(InvalidInput, match="not isolated"):
         limit_map(ms.AttentionWeights(V=np.diag([1.0, 1.0 - 3e-6]), B=I2))
     with pytest.raises(InvalidInput, match="dimension 3"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -33,4 +34,13 @@ def attend_heads(
             f"{', '.join(str(tuple(x.shape)) for x in (queries, keys, values, log_mass))}"
         )
     scores = torch.baddbmm(log_mass[:, None], queries, keys.mT)
-    return torch.softmax(scores, dim=2) @ values
+    if scores.device.type != "cpu" or scores.requires_grad:
+        return torch.softmax(scores, dim=2) @ values
+    # numpy in place: torch would share these few numbers among threads, which wait for each other for longer.
+    weights = scores.numpy()
+    weights -= weights.max(axis=2, keepdims=True)
+    np.exp(weights, out=weights)
+    total = weights.sum(axis=2, keepdims=True)
+    means = torch.bmm(scores, values)
+    means.numpy()[...] /= total
+    return means

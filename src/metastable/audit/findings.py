@@ -21,7 +21,8 @@ LIMITS = (
     "residual gains and the other layers are left out.",
     "One-step forecasts use the mean and covariance of the very tokens whose update they forecast; they say which "
     "statistics attention reads, not what it will do on text that was not measured.",
-    "It says nothing about the quality, fairness or safety of the model, nor about which heads may be removed.",
+    "It says nothing about the quality, fairness or safety of the model, nor, unless that was tried on it, about "
+    "which heads may be removed.",
     "Numbers measured on texts (or images) belong to these; others give other numbers.",
     "Thresholds (an early phase above a ratio of 3; 25% of the energy to gather; 95% at the end; more than half of "
     "the starts) are rules of thumb, not theorems.",

@@ -6,8 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
-from metastable.audit.heads import WeightAudit
+from metastable.audit.heads import LayerAudit, WeightAudit
 from metastable.audit.loop import LoopAudit
+from metastable.audit.numbers import OF_TEXT, OF_WEIGHTS
+from metastable.audit.reference_values import beside, reference_encoders
 from metastable.audit.text import TextAudit
 from metastable.drawing import Bars, Eigenvalues, Grid, Lines, Series, Spectra, Tracks, Trend, svg
 from metastable.drawing.inline import legend
@@ -17,6 +19,9 @@ ROOM = "metastable.audit"
 TERMINAL, EARLY = 0, 1
 """Places in the palette: sum A, which decides the terminal phase, and M0, which decides the early one."""
 FORECAST_COLOURS = {"gaussian": 0, "argmax": 1, "uniform": 2, "zero_temperature": 3}
+MEANINGS = {name: meaning for name, (meaning, _) in (OF_WEIGHTS | OF_TEXT).items()}
+ZOOMED = 8
+"""Eigenvalues by falling real part that the close look at a spectrum holds."""
 SHARES = {0.0: "0%", 0.5: "50%", 1.0: "100%"}
 QUARTERS = {0.0: "0", 0.25: "0.25", 0.5: "0.5", 0.75: "0.75", 1.0: "1"}
 
@@ -66,12 +71,11 @@ def report_page(report: Audited) -> str:
         r=report,
         tables=_tables(report),
         spectra=[
-            svg(
-                _spectra(l.sum_values_spectrum, l.sum_products_spectrum, l.layer),
-                label=f"spectra of layer {l.layer}",
-            )
+            [svg(figure, label=f"spectra of {figure.title}") for figure in _spectra_of(l)]
             for l in report.weights.layers
         ],
+        beside=[(name, MEANINGS.get(name, ""), own, known) for name, own, known in beside(report)],
+        known=reference_encoders(),
         maps=[svg(grid) for grid in _maps(report)],
         forecasts=_forecasts(report),
         loops=[
@@ -162,6 +166,25 @@ def _table(title: str, columns: Sequence[tuple[str, str, Sequence[Any]]]) -> dic
             for name, about, values in columns
         ],
     }
+
+
+def _spectra_of(layer: LayerAudit) -> list[Spectra]:
+    """All eigenvalues of a layer, and those around the dominant one of sum A and of M0."""
+    values, products = layer.sum_values_spectrum, layer.sum_products_spectrum
+    whole = _spectra(values, products, layer.layer)
+    return [
+        whole,
+        Spectra(f"layer {layer.layer}, top of sum A", whole.parts, _window(values)),
+        Spectra(f"layer {layer.layer}, top of M0", whole.parts, _window(products)),
+    ]
+
+
+def _window(eigenvalues: Sequence[complex]) -> tuple[float, float]:
+    """(centre, reach) of a square that holds the first few eigenvalues by real part."""
+    first = sorted(eigenvalues, key=lambda z: -z.real)[:ZOOMED]
+    low, high = first[-1].real, first[0].real
+    reach = 0.6 * max(high - low, 2 * max(abs(z.imag) for z in first), 1e-3 * abs(high), 1e-12)
+    return (low + high) / 2, reach
 
 
 def _spectra(values: Sequence[complex], products: Sequence[complex], layer: int) -> Spectra:

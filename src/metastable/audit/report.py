@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
-from metastable._version import __version__
-from metastable.arguments import OneLine, function, integer, place
+from metastable.arguments import OneLine, flag, function, instance, integer, place
+from metastable.audit.advice import Advice, advise
+from metastable.audit.corpus import as_corpus
 from metastable.audit.finding import Finding
 from metastable.audit.findings import LIMITS, findings
 from metastable.audit.heads import WeightAudit, audit_weights
 from metastable.audit.loop import STEPS, LoopAudit, audit_loops
+from metastable.audit.numbers import numbers
+from metastable.audit.provenance import provenance
 from metastable.audit.scorecard import CheckedAssumption, scorecard
 from metastable.audit.starts import text_starts
 from metastable.audit.text import TextAudit, audit_text, readable
@@ -38,6 +41,8 @@ class AuditReport(OneLine):
     weights: WeightAudit = field(repr=False)
     text: TextAudit | None = field(repr=False)
     loops: list[LoopAudit] = field(repr=False)
+    advice: list[Advice] = field(default_factory=list, repr=False)
+    """What could be done with the model, tried on it; empty unless asked for."""
     limits: tuple[str, ...] = field(default=LIMITS, repr=False)
     provenance: dict[str, Any] = field(default_factory=dict, repr=False)
 
@@ -45,6 +50,10 @@ class AuditReport(OneLine):
         """Plain dictionaries, lists, numbers and strings; complex numbers are pairs [re, im], infinities null."""
         parts = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
         return {"schema": SCHEMA, **_plain(parts)}
+
+    def numbers(self) -> dict[str, float | None]:
+        """The numbers that thresholds and reference values are about, by short names."""
+        return numbers(self)
 
     def to_html(self) -> str:
         """The report as one offline page."""
@@ -63,6 +72,10 @@ def audit(
     encoder: Any,
     texts: Any = None,
     *,
+    max_texts: int | None = None,
+    max_tokens: int | None = None,
+    advice: bool = False,
+    given: str | None = None,
     loop_steps: int = STEPS,
     seed: int = 0,
     report: Callable[[str], None] | None = None,
@@ -70,8 +83,11 @@ def audit(
     """Audit a trained encoder: weights, attention on texts, each layer iterated, every forecast with a control.
 
     encoder: an `Encoder`, or anything that `metastable.encoders.load` opens. texts: what the model reads (strings,
-    lists of token ids, images, token vectors); None audits the weights alone, and loops start from random tokens.
-    seed: of the re-matched heads and of the random tokens. report: called with a line of progress now and then.
+    lists of token ids, images, token vectors, a `Corpus`); None audits the weights alone, and loops start from
+    random tokens. max_texts: at most so many texts, evenly spread. max_tokens: every text is cut there. advice:
+    whether to try what could be done with the model (hundreds of runs on at most 8 texts). given: the place of an
+    opened encoder as it was written, for the provenance. seed: of the re-matched heads and of the random tokens.
+    report: called with a line of progress now and then.
 
     >>> import torch
     >>> block = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
@@ -81,10 +97,20 @@ def audit(
     """
     loop_steps = integer(loop_steps, "loop_steps", least=1, most=10**6)
     seed = integer(seed, "seed", least=0, most=2**63 - 1)
+    advice = flag(advice, "advice")
+    if given is None and isinstance(encoder, (str, os.PathLike)):
+        given = os.fspath(encoder)
+    elif given is not None:
+        instance(given, "given", str, "a path or id")
     if report is not None:
         function(report, "report")
-    opened = encoder if isinstance(encoder, Encoder) else load(encoder)
+    max_texts = None if max_texts is None else integer(max_texts, "max_texts", least=1)
+    opened = limited(encoder if isinstance(encoder, Encoder) else load(encoder), max_tokens)
     tell = report or (lambda line: None)
+    corpus = None if texts is None else as_corpus(texts, max_texts)
+    if corpus is not None:
+        texts = corpus.items
+        opened.inputs.prepare(readable(opened, texts)[0])  # what cannot be read is told before the work, not after
     weights = audit_weights(opened, tell)
     text = None if texts is None else audit_text(opened, texts, tell, seed=seed)
     starts = [] if texts is None else text_starts(opened, readable(opened, texts)[0])
@@ -97,15 +123,27 @@ def audit(
         weights=weights,
         text=text,
         loops=loops,
+        advice=advise(opened, readable(opened, texts)[0], tell, seed=seed) if advice and texts is not None else [],
         provenance={
-            "software": {"metastable": __version__, "torch": torch.__version__},
+            **provenance(opened, corpus, given),
             "parameters": {
+                "max_texts": max_texts,
+                "max_tokens": opened.inputs.max_tokens,
                 "loop_steps": loop_steps,
                 "loop_start": started(loops),
                 "seed": seed,
             },
         },
     )
+
+
+def limited(encoder: Encoder, max_tokens: int | None) -> Encoder:
+    """The encoder with texts cut after at most `max_tokens` tokens, or after its own limit if that is less."""
+    if max_tokens is None:
+        return encoder
+    most = integer(max_tokens, "max_tokens", least=1)
+    limit = min(most, encoder.inputs.max_tokens or most)
+    return dataclasses.replace(encoder, inputs=dataclasses.replace(encoder.inputs, max_tokens=limit))
 
 
 def _describe(encoder: Encoder) -> dict[str, Any]:

@@ -19,6 +19,8 @@ from metastable.encoders import Encoder, load
 from metastable.errors import InvalidInput
 
 SCHEMA = "metastable/audit-series/1"
+MOVED = 0.1
+"""Relative change from which a number is told as moved: a rule of thumb."""
 FORECASTS = {"gaussian": "Gaussian", "zero_temperature": "zero-temperature", "argmax": "argmax"}
 
 
@@ -74,21 +76,39 @@ class AuditSeries(OneLine):
         moved = []
         table = self.table()
         for name, values in table.items():
-            first, last = values[0], values[-1]
-            if first is None or last is None or name.startswith("control of"):
+            known = [v for v in values if v is not None]
+            if len(known) < 2 or name.startswith("control of"):
                 continue
-            size = abs(last - first) / _scale(name, first, last)
-            word = "rose" if last > first else "fell"
+            size = (max(known) - min(known)) / _scale(name, max(known), min(known))
             beside = table.get(f"control of the {name.split(' forecast')[0]} forecast (other heads' scores)")
             told = ""
             if beside is not None and beside[0] is not None and beside[-1] is not None:
                 told = f"; its control, with other heads' scores, went from {beside[0]:.3g} to {beside[-1]:.3g}"
-            if size >= 0.1:
-                moved.append((size, f"{name} {word} from {first:.3g} to {last:.3g}{told}."))
+            if size >= MOVED:
+                moved.append((size, f"{name} {self._way(name, values)}{told}."))
         moved.sort(key=lambda pair: -pair[0])
         if not moved:
-            return ["Nothing moved by as much as a tenth along the series."]
+            return [f"Nothing moved by as much as {MOVED:.0%} along the series."]
         return [sentence[0].upper() + sentence[1:] for _, sentence in moved]
+
+    def _way(self, name: str, values: Sequence[float | None]) -> str:
+        """From the first model to the last, by way of what lies beyond both in between."""
+        known = [(title, v) for title, v in zip(self.names, values, strict=True) if v is not None]
+        ends = (known[0][1], known[-1][1])
+        scale = _scale(name, *(pick(v for _, v in known) for pick in (max, min)))
+        beyond = {
+            max(range(len(known)), key=lambda i: known[i][1] - max(ends)),
+            max(range(len(known)), key=lambda i: min(ends) - known[i][1]),
+        }
+        far = {i for i in beyond if max(known[i][1] - max(ends), min(ends) - known[i][1]) >= MOVED * scale}
+        said, before = "", ends[0]
+        for i in sorted({*far, len(known) - 1}):
+            title, value = known[i]
+            word = "rose" if value > before else "fell"
+            start = f"{word} from {before:.3g}" if not said else f", then {word}"
+            said += f"{start} to {value:.3g}" + f" ({title})" * (len(known) > 2)
+            before = value
+        return said
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: the table, and every report in full."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 from pathlib import Path
@@ -14,23 +13,41 @@ from metastable.errors import InvalidInput, StorageError
 
 DEFAULT_TEXTS = 16
 DEFAULT_TOKENS = 128
+FAILED = 1
+"""Exit code when a threshold of --fail-if is crossed."""
 
 
 def audit(
     models: Annotated[
         list[str],
         typer.Argument(
-            metavar="MODEL...", help="Folder, model id, .safetensors or .onnx file; several with --series."
+            metavar="MODEL...",
+            help="Folder, model id, or a file (.safetensors, .onnx, .pt with --config); several with --series.",
         ),
     ],
     text: Annotated[
         Path | None,
         typer.Option("--text", help="Text file: one text per paragraph (per line when there is no empty line)."),
     ] = None,
+    images: Annotated[
+        list[Path] | None,
+        typer.Option("--images", help="For a vision encoder: an image or a folder of images; may be repeated."),
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option("--against", help="A second model: what differs, largest first, with error bars.")
+    ] = None,
     series: Annotated[
         bool,
         typer.Option("--series", help="Audit all models in order (checkpoints of one architecture): what moved."),
     ] = False,
+    advice: Annotated[
+        bool,
+        typer.Option("--advice", help="Try what could be done with the model (fewer heads, rounding, ...): slow."),
+    ] = False,
+    fail_if: Annotated[
+        list[str] | None,
+        typer.Option("--fail-if", help="Exit with 1 if a number is so, e.g. 'sink_heads>0.5'; may be repeated."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write the page here, and its numbers beside it as .json.")
     ] = None,
@@ -41,8 +58,17 @@ def audit(
     max_tokens: Annotated[
         int, typer.Option("--max-tokens", help="Cut every text after so many tokens.")
     ] = DEFAULT_TOKENS,
+    encoding: Annotated[
+        str | None, typer.Option("--encoding", help="Encoding of the text file, if it is not UTF-8.")
+    ] = None,
     tokenizer: Annotated[
         Path | None, typer.Option("--tokenizer", help="Folder of a tokenizer, if the model has none.")
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option("--config", help="config.json (or its folder) of a weight file without one.")
+    ] = None,
+    family: Annotated[
+        str | None, typer.Option("--family", help="model_type, such as bert, of a config that names none.")
     ] = None,
     seed: Annotated[int, typer.Option("--seed", help="Seed of the controls and of random tokens.")] = 0,
     device: Annotated[
@@ -53,67 +79,104 @@ def audit(
 
     Example: metastable audit ./all-MiniLM-L6-v2 --text corpus.txt --out report.html
 
+    Two checkpoints: metastable audit ./before --against ./after --text corpus.txt --fail-if "embedding_cosine<0.9"
+
     Along a training: metastable audit --series step-0 step-100 step-1000 --text corpus.txt --out series.html
     """
     from rich.console import Console
 
+    from metastable.audit import Threshold, audit_series, compare
     from metastable.audit import audit as run
-    from metastable.audit import audit_series
     from metastable.encoders import load
+    from metastable.encoders.transformers_library import quiet
 
-    if len(models) > 1 and not series:
-        raise InvalidInput(f"{len(models)} models were given; add --series to compare them in order")
+    _agree(models, series, against, text, images, advice)
     for name, value in (("--max-texts", max_texts), ("--max-tokens", max_tokens)):
         if value < 1:
             raise InvalidInput(f"{name} must be >= 1, got {value}")
-    if series and len(models) < 2:
-        raise InvalidInput(f"a series needs at least two models, got {len(models)}")
+    thresholds = [Threshold.read(written) for written in fail_if or ()]
+    if thresholds and series:
+        raise InvalidInput("--fail-if is for one model, or for two with --against; a series has no one number")
     if out is not None:
         _writable(out)
+    items = _items(text, images, max_texts, max_tokens, encoding)
     console = Console(stderr=True)
-    texts = None if text is None else read_texts(text, max_texts)
-    with console.status("opening the model") as status:
+    for remark in getattr(items, "remarks", ()):
+        console.print(f"metastable: {remark}", style="yellow", highlight=False, soft_wrap=True)
+    with quiet(), console.status("opening the model") as status:
 
         def tell(line: str) -> None:
             status.update(line)
 
         def opened(model: str) -> Any:
             tell(f"opening {model}")
-            encoder = load(model, tokenizer=tokenizer).to(device)
-            limit = min(max_tokens, encoder.inputs.max_tokens or max_tokens)
-            return dataclasses.replace(encoder, inputs=dataclasses.replace(encoder.inputs, max_tokens=limit))
+            return load(model, tokenizer=tokenizer, config=config, family=family).to(device)
 
-        result: Any = (
-            audit_series(map(opened, models), texts, names=_titles(models), seed=seed, report=tell)
-            if series
-            else run(opened(models[0]), texts, seed=seed, report=tell)
-        )
+        limits: dict[str, Any] = {"max_texts": max_texts, "max_tokens": max_tokens, "report": tell}
+        result: Any
+        if series:
+            result = audit_series(map(opened, models), items, names=_titles(models), seed=seed, **limits)
+        elif against is not None:
+            titles = _titles([models[0], against])
+            result = compare(opened(models[0]), opened(against), items, names=titles, **limits)
+        else:
+            result = run(opened(models[0]), items, given=models[0], advice=advice, seed=seed, **limits)
+    record = result.to_dict() if as_json or thresholds else {}
+    known = result.numbers() if thresholds else {}
+    crossed = [line for threshold in thresholds if (line := threshold.crossed(known, record)) is not None]
     if out is not None:
         result.save(out)
     if as_json:
-        typer.echo(json.dumps(result.to_dict(), allow_nan=False))
-        return
-    for line in result.sentences() if series else _lines(result):
-        typer.echo(line)
-    if out is not None:
-        typer.echo(f"wrote {out} and {out.with_suffix('.json')}")
+        typer.echo(json.dumps(record, allow_nan=False))
+    else:
+        for line in result.sentences() if series or against is not None else _lines(result):
+            typer.echo(line)
+        if out is not None:
+            typer.echo(f"wrote {out} and {out.with_suffix('.json')}")
+    for line in crossed:
+        typer.echo(f"metastable: fails: {line}", err=True)
+    if crossed:
+        raise typer.Exit(FAILED)
 
 
-def read_texts(path: Path, count: int) -> list[str]:
-    """Texts of a file: paragraphs, or lines when there is no empty line; at most `count`, evenly spread."""
-    try:
-        content = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise StorageError(f"the text file {path} cannot be read: {error.strerror}") from error
-    parts = content.replace("\r\n", "\n").split("\n\n")
-    if len([p for p in parts if p.strip()]) < 2:
-        parts = content.splitlines()
-    texts = [" ".join(part.split()) for part in parts if part.strip()]
-    if not texts:
-        raise InvalidInput(f"the text file {path} holds no text")
-    if len(texts) <= count:
-        return texts
-    return [texts[i * len(texts) // count] for i in range(count)]
+def _agree(
+    models: list[str],
+    series: bool,
+    against: str | None,
+    text: Path | None,
+    images: list[Path] | None,
+    advice: bool,
+) -> None:
+    """Refuse options that do not go together, before anything is opened."""
+    if len(models) > 1 and not series:
+        raise InvalidInput(
+            f"{len(models)} models were given; add --series to follow them in order, or compare two: A --against B"
+        )
+    if series and len(models) < 2:
+        raise InvalidInput(f"a series needs at least two models, got {len(models)}")
+    if series and against is not None:
+        raise InvalidInput("--series and --against do not go together: a series compares all its members")
+    if text is not None and images:
+        raise InvalidInput("--text and --images do not go together: an encoder reads one or the other")
+    if advice and (series or against is not None):
+        raise InvalidInput("--advice is for one model: leave --series and --against out")
+    if advice and text is None and not images:
+        raise InvalidInput("--advice is tried on texts: give some with --text")
+
+
+def _items(
+    text: Path | None, images: list[Path] | None, max_texts: int, max_tokens: int, encoding: str | None
+) -> Any:
+    """The texts or images that the models read; None without any."""
+    from metastable.audit import Corpus, read_corpus
+    from metastable.encoders.images import image_files
+
+    if images:
+        files = image_files(images)
+        return Corpus([str(file) for file in files], len(files), file=os.fspath(images[0])).spread(max_texts)
+    if text is None:
+        return None
+    return read_corpus(text, max_texts=max_texts, max_tokens=max_tokens, encoding=encoding)
 
 
 def _writable(out: Path) -> None:
@@ -145,7 +208,8 @@ def _lines(report: Any) -> list[str]:
         head += f"\nmeasured on {_count(text.texts, text.item)}, {text.tokens} tokens{cut}{left}"
     found = [f"{i + 1:2d}. {f.sentence} [{f.confidence}]\n    {f.evidence}" for i, f in enumerate(report.findings)]
     fails = [a.name for a in report.scorecard if not a.holds]
-    return [head, *found, f"assumptions of the theory that fail here: {', '.join(fails)}"]
+    tried = [f"could be done: {a.sentence}\n    {a.evidence}" for a in report.advice]
+    return [head, *found, *tried, f"assumptions of the theory that fail here: {', '.join(fails)}"]
 
 
 def _count(number: int, thing: str) -> str:

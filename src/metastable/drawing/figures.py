@@ -199,9 +199,18 @@ class Spectra(OneLine):
 
     title: str
     parts: Sequence[Eigenvalues]
+    window: tuple[float, float] | None = None
+    """(centre, reach): only real parts in centre ± reach and imaginary parts in ± reach; None shows all."""
 
     def __post_init__(self) -> None:
         words("spectra", title=self.title)
+        if self.window is not None:
+            pair = numbers(self.window, "window")
+            if len(pair) != 2:
+                raise InvalidInput(f"window must be a centre and a reach, got {shown(self.window)}")
+            object.__setattr__(
+                self, "window", (number(pair[0], "centre"), number(pair[1], "reach of the window", above=0))
+            )
         object.__setattr__(self, "parts", sequence(self.parts, "parts", Eigenvalues, "Eigenvalues"))
 
 

@@ -163,20 +163,30 @@ def _curve(style: str, places: Sequence[Place], hollow: Sequence[bool], colour: 
 @_svg.register
 def _spectra(figure: Spectra, *, size: int = 152, label: str = "") -> str:
     """Eigenvalues in the complex plane, the dominant ones ringed; the frame reaches to the number in its corner."""
-    reach = 1.08 * max((abs(z) for part in figure.parts for z in part.values), default=1.0) or 1.0
+    whole = 1.08 * max((abs(z) for part in figure.parts for z in part.values), default=1.0) or 1.0
+    centre, reach = figure.window or (0.0, whole)
     middle = size / 2
 
     def place(z: complex) -> Place:
-        return middle * (1 + z.real / reach), middle * (1 - z.imag / reach)
+        return middle * (1 + (z.real - centre) / reach), middle * (1 - z.imag / reach)
+
+    def inside(z: complex) -> bool:
+        return abs(z.real - centre) <= reach and abs(z.imag) <= reach
 
     parts = [_open(size, size + 18, label or figure.title)]
-    parts.append(f'<path d="M0 {middle}H{size}M{middle} 0V{size}" stroke="{GUIDE}" fill="none"/>')
+    upright = f"M{place(0j)[0]:.1f} 0V{size}" if inside(0j) else ""
+    frame = f"M0.5 0.5H{size - 0.5}V{size - 0.5}H0.5Z"
+    parts.append(f'<path d="{frame}M0 {middle}H{size}{upright}" stroke="{GUIDE}" fill="none"/>')
     for part, colour in zip(figure.parts, COLOURS, strict=False):
-        shown = [z for z in part.values if abs(z) > SHOWN * reach]
+        shown = [z for z in part.values if abs(z) > SHOWN * reach and inside(z)]
         parts += [_dot(place(z), 1.7, f'fill="{colour}" opacity="0.6"') for z in shown]
-        ringed = [z for z, top in zip(part.values, part.dominant, strict=True) if top]
+        ringed = [z for z, top in zip(part.values, part.dominant, strict=True) if top and inside(z)]
         parts += [_dot(place(z), 5, f'fill="none" stroke="{colour}"') for z in ringed]
-    parts.append(_text(size - 2, 11, f"±{reach:.2g}", "tick", "end"))
+    if figure.window is None:
+        parts.append(_text(size - 2, 11, f"±{reach:.2g}", "tick", "end"))
+    else:
+        parts.append(_text(4, size - 5, f"{centre - reach:.3g}", "tick"))
+        parts.append(_text(size - 4, size - 5, f"{centre + reach:.3g}", "tick", "end"))
     parts.append(_text(middle, size + 14, figure.title, "label", "middle"))
     return "".join(parts) + "</svg>"
 
@@ -190,7 +200,7 @@ def _grid(figure: Grid, *, size: int = 20) -> str:
     cell = max(7, min(size, 460 // columns))
     below = head + len(figure.values) * cell
     name = f"{figure.title} by {figure.row} and {figure.column}"
-    parts = [_open(max(left + columns * cell + 4, 310), below + 20, name)]
+    parts = [_open(max(left + columns * cell + 4, 310), below + 33, name)]
     parts.append(_text(left, 11, figure.title, "label"))
     for i, row in enumerate(figure.values):
         y = head + i * cell
@@ -198,10 +208,11 @@ def _grid(figure: Grid, *, size: int = 20) -> str:
         for j, value in enumerate(row):
             colour = SECOND if figure.signed and value < 0 else FIRST
             share = min(1.0, abs(value) / top)
+            said = f"{figure.row} {i}, {figure.column} {j}: {value:.4g}"
             parts.append(
-                f'<rect x="{left + j * cell}" y="{y}" width="{cell - 1}" height="{cell - 1}" fill="{colour}" '
-                f'fill-opacity="{0.06 + 0.94 * share:.3f}">'
-                f"<title>{figure.row} {i}, {figure.column} {j}: {value:.4g}</title></rect>"
+                f'<g class="cell"><rect x="{left + j * cell}" y="{y}" width="{cell - 1}" height="{cell - 1}" '
+                f'fill="{colour}" fill-opacity="{0.06 + 0.94 * share:.3f}"><title>{said}</title></rect>'
+                f"{_text(left, below + 28, said, 'label value')}</g>"
             )
     note = f"{figure.column}s across, {figure.row}s down; darkest {top:.3g}"
     return "".join(parts) + _text(left, below + 13, note, "tick") + "</svg>"

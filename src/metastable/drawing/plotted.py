@@ -271,6 +271,10 @@ def _spectra(drawn: Spectra) -> go.Figure:
             )
     result.update_xaxes(title="real part", zeroline=True)
     result.update_yaxes(title="imaginary part", zeroline=True)
+    if drawn.window is not None:
+        centre, reach = drawn.window
+        result.update_xaxes(range=[centre - reach, centre + reach])
+        result.update_yaxes(range=[-reach, reach])
     return _styled(result, f"{drawn.title} in the complex plane", 380)
 
 

@@ -162,6 +162,9 @@ def _spectra(drawn: Spectra, destination: str | os.PathLike[str]) -> tuple[FileP
         axis.axhline(0, color=FRAME, linewidth=0.7)
         axis.axvline(0, color=FRAME, linewidth=0.7)
         axis.margins(0.15)
+        if drawn.window is not None:
+            centre, reach = drawn.window
+            axis.set(xlim=(centre - reach, centre + reach), ylim=(-reach, reach))
         _label(axis, drawn.title, "real part", "imaginary part")
         axis.legend()
         return save(figure, destination)

@@ -6,6 +6,7 @@ import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -45,6 +46,8 @@ class Encoder:
     stored_dtype: str = "float32"
     remarks: tuple[str, ...] = ()
     """What was noticed when the model was opened, one sentence each."""
+    files: tuple[Path, ...] = field(default=(), repr=False)
+    """The files that hold the weights; none for a model in memory."""
 
     @property
     def layers(self) -> tuple[Layer, ...]:
@@ -151,6 +154,7 @@ def build(
     pooling: str = "mean",
     stored_dtype: str = "float32",
     remarks: tuple[str, ...] = (),
+    files: tuple[Path, ...] = (),
 ) -> Encoder:
     """Find the attention of a model, fold it and verify it; refuse a model that no adapter describes."""
     was_training = model.training
@@ -178,7 +182,7 @@ def build(
         model.train(was_training)
     adapter_name, sites, verification = found
     return Encoder(
-        name, family, adapter_name, model, tuple(sites), inputs, verification, pooling, stored_dtype, remarks
+        name, family, adapter_name, model, tuple(sites), inputs, verification, pooling, stored_dtype, remarks, files
     )
 
 

@@ -1,9 +1,9 @@
-"""Models in the Hugging Face layout: folders, ids, bare safetensors files, SentenceTransformer folders."""
+"""Models in the Hugging Face layout: folders, ids, bare weight files, models in memory."""
 
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,12 @@ from torch import Tensor, nn
 
 from metastable.arguments import shown
 from metastable.encoders.assemble import assemble
+from metastable.encoders.images import Pictures
 from metastable.encoders.inputs import Inputs
-from metastable.encoders.model_config import read_config, refuse_decoder, refuse_quantised
+from metastable.encoders.model_config import family_was_given, read_config, refuse_decoder, refuse_quantised
 from metastable.encoders.tokenizer import UnreadableTokenizer, read_tokenizer
 from metastable.encoders.transformers_library import library
-from metastable.encoders.weight_file import lacks_config, read_json, read_weights, weight_files
+from metastable.encoders.weight_file import lacks_config, read_weights, weight_files
 from metastable.errors import InvalidInput, StorageError
 
 
@@ -29,41 +30,42 @@ class Opened:
     pooling: str = "mean"
     stored_dtype: str = "float32"
     remarks: tuple[str, ...] = ()
+    files: tuple[Path, ...] = ()
+    """The files that hold the weights; none for a model in memory."""
 
 
-def read_folder(path: Path, tokenizer: Any = None) -> Opened:
-    """A folder with config.json and weights."""
+def read_folder(path: Path, tokenizer: Any = None, config: Any = None, family: str | None = None) -> Opened:
+    """A folder with weights and config.json, or a config given."""
     library()
-    config = read_config(path)
+    config = read_config(path if config is None else config, family)
     state: dict[str, Tensor] = {}
     files = weight_files(path)
     for file in files:
         state.update(read_weights(file))
     model, stored, remarks = assemble(config, state, path.name)
-    inputs = inputs_of(model, read_tokenizer(tokenizer, path, config))
-    return Opened(model, inputs, _pooling(config), stored, remarks)
+    inputs = inputs_of(model, read_tokenizer(tokenizer, path, config), path)
+    remarks = (*remarks, *family_was_given(config, family))
+    return Opened(model, inputs, _pooling(config), stored, remarks, tuple(files))
 
 
-def read_file(path: Path, config: Any = None, tokenizer: Any = None) -> Opened:
+def read_file(path: Path, config: Any = None, tokenizer: Any = None, family: str | None = None) -> Opened:
     """A bare weight file with its config (given, or config.json beside it)."""
     library()
     if config is None:
         config = path.parent / "config.json"
         if not config.is_file():
             raise InvalidInput(lacks_config(path))
-    config = read_config(config)
+    config = read_config(config, family)
     model, stored, remarks = assemble(config, read_weights(path), path.name)
-    inputs = inputs_of(model, read_tokenizer(tokenizer, path.parent, config))
-    return Opened(model, inputs, _pooling(config), stored, remarks)
+    inputs = inputs_of(model, read_tokenizer(tokenizer, path.parent, config), path.parent)
+    remarks = (*remarks, *family_was_given(config, family))
+    return Opened(model, inputs, _pooling(config), stored, remarks, (path,))
 
 
-def read_id(name: str, tokenizer: Any = None) -> Opened:
-    """A model id: from the local cache when all of it is there, else from the hub."""
+def folder_of_id(name: str) -> Path:
+    """The folder of a model id: in the local cache when all of it is there, else fetched from the hub."""
     library()
-    path = _cached(name) or _fetched(name)
-    if (path / "modules.json").is_file():
-        return read_sentence_transformer(path, tokenizer)
-    return read_folder(path, tokenizer)
+    return _cached(name) or _fetched(name)
 
 
 WANTED = ["*.json", "*.txt", "*.model", "*.safetensors"]
@@ -110,34 +112,6 @@ def _first_line(error: Exception) -> str:
     return " ".join(text.splitlines()[0].split())[:80] if text else type(error).__name__
 
 
-def read_sentence_transformer(path: Path, tokenizer: Any = None) -> Opened:
-    """A SentenceTransformer folder: its Transformer module, and the pooling that follows it."""
-    modules = read_json(path / "modules.json")
-    try:
-        kinds = {str(m["type"]).rsplit(".", 1)[-1]: m["path"] for m in modules}
-    except (KeyError, TypeError) as error:
-        raise StorageError(f"modules.json in {path.name} is no list of modules with a type and a path") from error
-    if "Transformer" not in kinds:
-        raise InvalidInput(
-            f"the SentenceTransformer folder {path.name} has no Transformer module, only {list(kinds)}"
-        )
-    folder = path / kinds["Transformer"]
-    opened = read_folder(folder, tokenizer)
-    pooling, limit = opened.pooling, opened.inputs.max_tokens
-    if "Pooling" in kinds:
-        modes = read_json(path / kinds["Pooling"] / "config.json")
-        chosen = [
-            k.removeprefix("pooling_mode_") for k, v in modes.items() if k.startswith("pooling_mode_") and v is True
-        ]
-        pooling = "cls" if chosen == ["cls_token"] else "mean"
-    beside = folder / "sentence_bert_config.json"
-    if beside.is_file():
-        told = read_json(beside).get("max_seq_length")
-        limit = min(x for x in (limit, told) if x) if (limit or told) else None
-    inputs = replace(opened.inputs, max_tokens=limit)
-    return replace(opened, inputs=inputs, pooling=pooling)
-
-
 def wrap(model: Any, tokenizer: Any = None) -> Opened:
     """A Hugging Face model in memory; of a model with a head, the encoder inside it."""
     base = model.base_model if model.base_model is not None else model
@@ -156,13 +130,14 @@ def wrap(model: Any, tokenizer: Any = None) -> Opened:
     )
 
 
-def inputs_of(model: Any, tokenizer: Any) -> Inputs:
-    """What the model reads, and how much of it at once."""
+def inputs_of(model: Any, tokenizer: Any, folder: Path | None = None) -> Inputs:
+    """What the model reads, and how much of it at once; the folder may say how images are read."""
     config = model.config
     if hasattr(config, "image_size") and hasattr(config, "num_channels"):
         size = config.image_size
         height, width = (size, size) if isinstance(size, int) else size
-        return Inputs("image", shape=(int(config.num_channels), int(height), int(width)))
+        shape = (int(config.num_channels), int(height), int(width))
+        return Inputs("image", shape=shape, pictures=Pictures.of(folder))
     limit = getattr(config, "max_position_embeddings", None)
     table = getattr(getattr(model, "embeddings", None), "position_embeddings", None)
     if isinstance(table, nn.Embedding) and table.padding_idx is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from metastable.arguments import shown
+from metastable.encoders.images import Pictures
 from metastable.errors import InvalidInput
 from metastable.measure import as_tensor
 
@@ -37,6 +39,8 @@ class Inputs:
     """(channels, height, width) of an image, or (d,) of a token vector."""
     dtype: torch.dtype = torch.float32
     batch_first: bool = True
+    pictures: Pictures = field(default=Pictures(), repr=False)
+    """How image files are read."""
     problem: str = ""
     """Why the tokenizer beside the weights could not be read, if there is one."""
 
@@ -98,9 +102,11 @@ class Inputs:
         return sentences if len(different) >= LEAST_DIFFERENT_TOKENS else [*sentences, *drawn]
 
     def _one(self, item: Any, index: int) -> dict[str, Any] | Tensor:
-        if self.kind != "text" and isinstance(item, str):
+        if self.kind == "image" and isinstance(item, (str, Path)) and _is_file(item):
+            return {"pixel_values": self.pictures.read(Path(item), self.shape)[None].to(self.dtype)}
+        if self.kind != "text" and isinstance(item, (str, Path)):
             reads = "images" if self.kind == "image" else "token vectors"
-            raise InvalidInput(f"this model reads {reads} of shape {self.shape}, not texts; got {item[:20]!r}")
+            raise InvalidInput(f"this model reads {reads} of shape {self.shape}, not texts; got {str(item)[:20]!r}")
         if self.kind == "vectors":
             rows = as_tensor(item, f"item {index}", self.dtype)
             if rows.ndim != 2 or rows.shape[1:] != self.shape or not len(rows):
@@ -153,6 +159,13 @@ class Inputs:
         except Exception as error:  # the tokenizers library raises a bare Exception
             reason = " ".join(str(error).split())[:120]
             raise InvalidInput(f"the tokenizer cannot read {text[:20]!r}: {reason}") from error
+
+
+def _is_file(item: str | Path) -> bool:
+    try:
+        return Path(item).is_file()
+    except (OSError, ValueError):  # a text that is too long for a path, or holds a NUL
+        return False
 
 
 def _farthest(row: Tensor) -> int:

@@ -12,21 +12,29 @@ from metastable.arguments import choice, instance, place, shown
 from metastable.encoders import huggingface
 from metastable.encoders.capture import returning_attention
 from metastable.encoders.encoder import Encoder, build
+from metastable.encoders.folder import open_file, open_folder
 from metastable.encoders.inputs import Inputs
-from metastable.encoders.onnx_file import read_onnx
-from metastable.encoders.weight_file import weight_files
+from metastable.encoders.weight_file import TORCH_FILES
 from metastable.errors import InvalidInput, StorageError
 
 
 def load(
-    source: Any, *, tokenizer: Any = None, config: Any = None, pooling: str | None = None, name: str | None = None
+    source: Any,
+    *,
+    tokenizer: Any = None,
+    config: Any = None,
+    family: str | None = None,
+    pooling: str | None = None,
+    name: str | None = None,
 ) -> Encoder:
     """Open a trained encoder, find its attention, fold its norms, and verify that against the model itself.
 
     source: a Hugging Face folder or id (from the local cache when it is there), a SentenceTransformer folder, a
-    `.safetensors` file with its config.json (beside it, or `config=`), an `.onnx` file, a Hugging Face model or a
-    torch `nn.TransformerEncoder` in memory. tokenizer: one that replaces (or supplies) the model's own, an object
-    or a folder. pooling: "mean" or "cls", how an embedding is made of the last layer.
+    `.safetensors` or `.pt` file with its config.json (beside it, or `config=`), an `.onnx` file (its config and
+    tokenizer beside it or one level up), a Hugging Face model or a torch `nn.TransformerEncoder` in memory.
+    tokenizer: one that replaces (or supplies) the model's own, an object or a folder. config: a folder, file or
+    dictionary. family: the model_type, for a config that names none. pooling: "mean" or "cls", how an embedding is
+    made of the last layer.
 
     Only safetensors and `weights_only` files are read, and no code that comes with a model is run. A model whose
     own attention probabilities are not reproduced to 1e-5 is refused.
@@ -41,6 +49,8 @@ def load(
         choice(pooling, "pooling", ("mean", "cls"))
     if name is not None:
         instance(name, "name", str, "a text")
+    if family is not None:
+        instance(family, "family", str, "a model_type such as 'bert'")
     if isinstance(source, Encoder):
         return source
     if isinstance(source, nn.Module):
@@ -49,54 +59,35 @@ def load(
         raise InvalidInput(f"an encoder is opened from a path, an id or a torch module, got {shown(source)}")
     if not os.fspath(source):
         raise InvalidInput("an encoder is opened from a path, an id or a torch module, got an empty path")
-    return _from_path(place(source, "source"), tokenizer, config, pooling, name)
+    return _from_path(place(source, "source"), tokenizer, config, family, pooling, name)
 
 
-def _from_path(source: str, tokenizer: Any, config: Any, pooling: str | None, name: str | None) -> Encoder:
+def _from_path(
+    source: str, tokenizer: Any, config: Any, family: str | None, pooling: str | None, name: str | None
+) -> Encoder:
     try:
         path = Path(source).expanduser()
         is_folder, is_file = path.is_dir(), path.is_file()
     except (OSError, ValueError, RuntimeError):  # a name too long for the file system, a home that nobody has
         raise StorageError(f"there is no file or folder {shown(source)}") from None
     if is_folder:
-        return _from_folder(path, tokenizer, config, pooling, name)
+        return _encoder(open_folder(path, tokenizer, config, family), pooling, name or _called(path))
     if is_file:
-        if path.suffix == ".onnx":
-            opened = read_onnx(path, config, tokenizer)
-        elif path.suffix in (".safetensors", ".bin", ".pt", ".pth"):
-            opened = huggingface.read_file(path, config, tokenizer)
-        else:
-            raise InvalidInput(f"{path.name} is no weight file: expected .safetensors, .onnx or .bin")
-        return _encoder(opened, pooling, name or path.stem)
+        return _encoder(open_file(path, tokenizer, config, family), pooling, name or path.stem)
     if (
         source.startswith((".", "/", "~"))
         or source.count("/") > 1
-        or path.suffix in (".safetensors", ".onnx", ".bin")
+        or path.suffix in (".safetensors", ".onnx", *TORCH_FILES)
     ):
         raise StorageError(f"there is no file or folder {shown(source)}")
-    return _encoder(huggingface.read_id(source, tokenizer), pooling, name or source)
+    found = open_folder(huggingface.folder_of_id(source), tokenizer, config, family)
+    return _encoder(found, pooling, name or source)
 
 
-def _from_folder(path: Path, tokenizer: Any, config: Any, pooling: str | None, name: str | None) -> Encoder:
-    if (path / "modules.json").is_file():
-        opened = huggingface.read_sentence_transformer(path, tokenizer)
-    elif (path / "config.json").is_file() and weight_files(path):
-        opened = huggingface.read_folder(path, tokenizer)
-    else:
-        files = [
-            f for pattern in ("*.safetensors", "*.onnx", "onnx/model.onnx") for f in sorted(path.glob(pattern))
-        ]
-        if not files:
-            raise InvalidInput(
-                f"the folder {path.name} holds no model (no config.json with weights, no .onnx file)"
-            )
-        beside = path / "config.json"
-        return _from_path(
-            str(files[0]), tokenizer, config or (beside if beside.is_file() else None), pooling, name or path.name
-        )
-    called = path.resolve()
-    generic = called.name in ("model", "onnx")
-    return _encoder(opened, pooling, name or (f"{called.parent.name}/{called.name}" if generic else called.name))
+def _called(folder: Path) -> str:
+    """The name of a folder, with that of the one above where it is called like all others."""
+    called = folder.resolve()
+    return f"{called.parent.name}/{called.name}" if called.name in ("model", "onnx") else called.name
 
 
 def _from_module(module: nn.Module, tokenizer: Any, pooling: str | None, name: str | None) -> Encoder:
@@ -127,6 +118,7 @@ def _encoder(opened: huggingface.Opened, pooling: str | None, name: str) -> Enco
         pooling=pooling or opened.pooling,
         stored_dtype=opened.stored_dtype,
         remarks=opened.remarks,
+        files=opened.files,
     )
 
 

@@ -5,25 +5,38 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from metastable.arguments import shown
 from metastable.encoders.transformers_library import library
 from metastable.encoders.weight_file import read_json
 from metastable.errors import InvalidInput
 
 
-def read_config(source: Any) -> Any:
-    """A transformers config from a folder, file, dict or config object; decoders and int8 models are refused."""
+def read_config(source: Any, family: str | None = None) -> Any:
+    """A transformers config from a folder, file, dict or config object; decoders and int8 models are refused.
+
+    family: the model_type of a config that names none, or one that nobody knows.
+    """
     transformers = library()
+    name = "the config"
     if isinstance(source, (str, Path)):
         path = Path(source)
-        source = read_json(path / "config.json" if path.is_dir() else path)
+        path = path / "config.json" if path.is_dir() else path
+        name = f"{path.name} of {path.absolute().parent.name}"
+        source = read_json(path)
     if isinstance(source, dict):
-        kind = source.get("model_type")
+        own = source.get("model_type")
+        kind = own if own in transformers.CONFIG_MAPPING else family
+        if kind is None:
+            told = "names no model_type" if own is None else f"names the unknown model_type {shown(own)}"
+            raise InvalidInput(
+                f"{name} {told}, and no code of a model is run; if it is a {_likely(source)}, say so: "
+                f"--family {_likely(source)} (in Python family={_likely(source)!r})"
+            )
         if kind not in transformers.CONFIG_MAPPING:
-            told = "names no model_type" if kind is None else f"names the unknown model_type {kind!r}"
-            raise InvalidInput(f"the config {told}, and code that comes with a model is not run")
+            raise InvalidInput(f"unknown family {shown(kind)}; a family is a model_type such as bert or roberta")
         refuse_quantised(source)
         try:
-            source = transformers.CONFIG_MAPPING[kind].from_dict(source)
+            source = transformers.CONFIG_MAPPING[kind].from_dict({**source, "model_type": kind})
         except Exception as error:
             reason = " ".join(str(error).split())[:160]
             raise InvalidInput(f"the config is no {kind} config: {reason}") from error
@@ -31,6 +44,23 @@ def read_config(source: Any) -> Any:
         raise InvalidInput(f"a config is a dictionary or a transformers config, got {type(source).__name__}")
     refuse_decoder(source)
     return source
+
+
+def family_was_given(config: Any, family: str | None) -> tuple[str, ...]:
+    """A remark where the family of a model was told by the user: what shares its names cannot be told apart."""
+    if family is None or getattr(config, "model_type", None) != family:
+        return ()
+    return (f"that this is a {family} was told, not read: families with the same names may count positions apart",)
+
+
+def _likely(config: dict[str, Any]) -> str:
+    """The family that the class names of an old config hint at; BERT where they say nothing."""
+    known = library().CONFIG_MAPPING
+    built = config.get("architectures")
+    words = " ".join(map(str, built)).lower() if isinstance(built, list) else ""
+    # The longest that fits: "roberta" before "bert".
+    fits = [kind for kind in known if words.startswith(kind.replace("-", "").replace("_", ""))]
+    return max(fits, key=len, default="bert")
 
 
 def refuse_decoder(config: Any) -> None:

@@ -17,39 +17,39 @@ from torch import Tensor
 from metastable.encoders.assemble import assemble
 from metastable.encoders.capture import forward
 from metastable.encoders.huggingface import Opened, inputs_of
-from metastable.encoders.model_config import read_config
-from metastable.encoders.tokenizer import read_tokenizer
+from metastable.encoders.model_config import family_was_given, read_config
+from metastable.encoders.tokenizer import has_tokenizer, read_tokenizer
 from metastable.encoders.transformers_library import library
 from metastable.encoders.verification import TOLERANCE
 from metastable.errors import InvalidInput, MissingExtra, StorageError
 
 ROOTS = ("embeddings.", "encoder.", "transformer.", "layers.", "embeddings_project.")
 """Where the parameters of a model's own modules begin inside the names of a graph."""
+QUANTISED = (
+    "MatMulInteger", "DequantizeLinear", "QLinearMatMul", "DynamicQuantizeLinear", "QAttention", "QGemm",
+    "DynamicQuantizeMatMul", "MatMulNBits", "MatMulIntegerToFloat", "QEmbedLayerNormalization",
+)  # fmt: skip
+"""Nodes of a graph whose weights are integers: ONNX's own, and those of ONNX Runtime."""
 PROBE_TOKENS = 12
 """Random tokens on which the graph's own attention is compared: the reference evaluator is slow."""
 
 
-def read_onnx(path: Path, config: Any = None, tokenizer: Any = None) -> Opened:
-    """Open an ONNX encoder; config (a dict, file or folder) is guessed from the graph when it is not beside it."""
+def read_onnx(path: Path, config: Any = None, tokenizer: Any = None, family: str | None = None) -> Opened:
+    """Open an ONNX encoder; config (a dict, file or folder) is guessed from the graph when it is not beside it.
+
+    In the usual layout, <model>/onnx/model.onnx, config and tokenizer are one level up.
+    """
     library()
-    try:
-        import onnx
-    except ImportError as error:
-        raise MissingExtra.of("onnx", "encoders") from error
-    try:
-        graph_model = onnx.load(path)
-        onnx.checker.check_model(str(path))
-    except Exception as error:
-        raise StorageError(f"{path.name} is truncated or no ONNX file") from error
+    graph_model = read_graph(path)
     state = weights_behind(graph_model, path.name)
-    beside = path.parent / "config.json"
-    if config is None and beside.is_file():
-        config = beside
+    folders = [path.parent, path.absolute().parent.parent][: 1 + (path.absolute().parent.name == "onnx")]
+    if config is None:
+        config = next((file for folder in folders if (file := folder / "config.json").is_file()), None)
     own, ids = _own_attention(graph_model, state, path.name)
     guesses = [config] if config is not None else _configs(graph_model, state, own[0].shape[0], path.name)
     worst = np.inf
     for guess in guesses:
-        settings = read_config(guess)
+        settings = read_config(guess, family)
         model, stored, remarks = assemble(settings, state, path.name)
         mask = torch.ones_like(ids)
         output = forward(
@@ -60,12 +60,46 @@ def read_onnx(path: Path, config: Any = None, tokenizer: Any = None) -> Opened:
         gap = max(float((a[0].double() - b).abs().max()) for a, b in zip(output.attentions, own, strict=True))
         worst = min(worst, gap)
         if gap <= TOLERANCE:
-            found = read_tokenizer(tokenizer, path.parent, settings)
-            return Opened(model, inputs_of(model, found), "mean", stored, remarks)
+            found = read_tokenizer(tokenizer, next(filter(has_tokenizer, folders), None), settings)
+            remarks = (*remarks, *family_was_given(settings, family))
+            return Opened(model, inputs_of(model, found), "mean", stored, remarks, (path,))
     raise InvalidInput(
         f"{path.name} is refused: the model rebuilt from its weights attends differently from the graph "
         f"(by {worst:.1e}, at most {TOLERANCE:.0e} is accepted)"
     )
+
+
+def read_graph(path: Path) -> Any:
+    """The graph of an ONNX file as an exporter wrote it; a quantised or an optimised one is refused."""
+    try:
+        import onnx
+    except ImportError as error:
+        raise MissingExtra.of("onnx", "encoders") from error
+    try:
+        graph_model = onnx.load(path, load_external_data=False)
+    except Exception as error:
+        raise StorageError(f"{path.name} is truncated or no ONNX file") from error
+    nodes = [(node.op_type, node.domain) for node in graph_model.graph.node]
+    quantised = next((op for op, _ in nodes if op in QUANTISED), None)
+    if quantised is not None:
+        raise InvalidInput(f"{path.name} is quantised ({quantised} nodes); an audit needs the real weights")
+    own = {"", "ai.onnx", "ai.onnx.ml", *(f.domain for f in graph_model.functions)}
+    foreign = next(((op, domain) for op, domain in nodes if domain not in own), None)
+    if foreign is not None:
+        raise InvalidInput(
+            f"{path.name} was rewritten by an optimiser ({foreign[0]} nodes of {foreign[1]}); an audit needs the "
+            "graph as it was exported, as a rule model.onnx"
+        )
+    try:
+        onnx.load_external_data_for_model(graph_model, str(path.parent))
+    except Exception as error:
+        raise StorageError(f"{path.name} keeps its weights in a file beside it, which cannot be read") from error
+    try:
+        onnx.checker.check_model(str(path))
+    except Exception as error:
+        reason = " ".join(str(error).split())[:100]
+        raise StorageError(f"{path.name} is truncated or no valid ONNX graph: {reason}") from error
+    return graph_model
 
 
 def weights_behind(graph_model: Any, name: str) -> dict[str, Tensor]:
@@ -73,9 +107,6 @@ def weights_behind(graph_model: Any, name: str) -> dict[str, Tensor]:
     from onnx import numpy_helper
 
     arrays = {i.name: numpy_helper.to_array(i) for i in graph_model.graph.initializer}
-    for node in graph_model.graph.node:
-        if node.op_type in ("MatMulInteger", "DequantizeLinear", "QLinearMatMul", "DynamicQuantizeLinear"):
-            raise InvalidInput(f"{name} is quantised ({node.op_type} nodes); an audit needs the real weights")
     state = {
         key: torch.from_numpy(np.array(a)) for n, a in arrays.items() if (key := _path_in_model(n)) and a.ndim >= 1
     }

@@ -25,7 +25,7 @@ def read_tokenizer(tokenizer: Any, folder: Path | None, config: Any) -> Any:
     if tokenizer is not None and not isinstance(tokenizer, (str, Path)):
         return tokenizer
     place = folder if tokenizer is None else Path(tokenizer)
-    if place is None or not any((place / file).is_file() for file in TOKENIZER_FILES):
+    if place is None or not has_tokenizer(place):
         if tokenizer is not None:
             raise StorageError(f"the folder {place} holds no tokenizer")
         return None
@@ -42,6 +42,11 @@ def read_tokenizer(tokenizer: Any, folder: Path | None, config: Any) -> Any:
             if tokenizer is not None:
                 raise StorageError(problem) from error
             return UnreadableTokenizer(problem)
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Whether a folder holds one of the files of a tokenizer."""
+    return any((folder / file).is_file() for file in TOKENIZER_FILES)
 
 
 def _bare_vocabulary(folder: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,14 +21,16 @@ def library() -> Any:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No progress bars and no loading report from transformers; its settings are put back."""
+    """No progress bars, no loading report and no warnings of transformers; all settings are put back."""
     transformers = library()
     logging = transformers.utils.logging
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
     finally:
         logging.set_verbosity(level)
         if bars:

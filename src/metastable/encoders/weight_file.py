@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import struct
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,10 @@ POINTER = b"version https://git-lfs"
 """How a file begins that only points to the weights."""
 STATES = ("state_dict", "model_state_dict")
 """Where training code keeps the weights inside a torch file."""
+WRAPPERS = ("module.", "_orig_mod.", "model.", "auto_model.", "0.auto_model.")
+"""What wrappers of a model put in front of all names of its tensors."""
+TORCH_FILES = (".bin", ".pt", ".pth", ".ckpt")
+"""How the files are called that `torch.save` writes."""
 
 
 def weight_files(path: Path) -> list[Path]:
@@ -29,6 +34,13 @@ def weight_files(path: Path) -> list[Path]:
     if (path / "model.safetensors").is_file():
         return [path / "model.safetensors"]
     return [path / "pytorch_model.bin"] if (path / "pytorch_model.bin").is_file() else []
+
+
+def onnx_files(path: Path) -> list[Path]:
+    """The ONNX files of a folder and of its onnx/: model.onnx first, names that tell of quantisation last."""
+    found = [*path.glob("*.onnx"), *path.glob("onnx/*.onnx")]
+    small = re.compile(r"quant|int8|uint8|_q\d|bnb|_O\d", re.IGNORECASE)
+    return sorted(found, key=lambda file: (file.name != "model.onnx", bool(small.search(file.stem)), str(file)))
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
@@ -47,9 +59,9 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             ) from error
         if isinstance(state, dict):
             state = next((state[key] for key in STATES if isinstance(state.get(key), dict)), state)
-        if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()):
+        if not isinstance(state, dict) or not all(isinstance(v, Tensor) for v in state.values()) or not state:
             raise InvalidInput(f"{path.name} holds no dictionary of tensors")
-        return state
+        return _without_wrapper(state)
     try:
         from safetensors.torch import load_file
     except ImportError as error:
@@ -58,6 +70,14 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         return load_file(path)
     except Exception as error:
         raise StorageError(f"{path.name} is truncated or no safetensors file ({_size(path)})") from error
+
+
+def _without_wrapper(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The names as the model itself has them: parallel and compiled training put a word in front of all."""
+    for word in WRAPPERS:
+        if all(key.startswith(word) for key in state):
+            return _without_wrapper({key.removeprefix(word): tensor for key, tensor in state.items()})
+    return state
 
 
 def lacks_config(path: Path) -> str:
@@ -73,7 +93,7 @@ def lacks_config(path: Path) -> str:
                 f"{path.name} is a checkpoint of an architecture of its own (its config names no model_type), and "
                 "code that comes with a model is not run"
             )
-    return f"{path.name} needs its config: put config.json beside it or pass config=..."
+    return f"{path.name} needs its config: put config.json beside it, or pass config=... (command line: --config)"
 
 
 def read_json(path: Path) -> Any:

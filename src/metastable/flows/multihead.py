@@ -18,6 +18,7 @@ from metastable.flows.energy import require_gradient_structure
 from metastable.flows.flow import Flow
 from metastable.flows.plan import Plan
 from metastable.flows.pullback import HeadCotangent, Pullback
+from metastable.flows.softmax import SelfAttention
 from metastable.flows.stacked_heads import STACKED_SCORES, StackedHeads, stackable
 from metastable.flows.unnormalized import UnnormalizedAttention
 
@@ -192,10 +193,17 @@ class MultiHead(Flow):
         return self.factor * total
 
     def __repr__(self) -> str:
-        betas = sorted({head.beta for head in self.heads if isinstance(head, AttendingFlow)})
+        attending = [head for head in self.heads if isinstance(head, AttendingFlow)]
+        betas = sorted(
+            {b for h in attending for b in (h.beta.tolist() if isinstance(h.beta, Tensor) else [h.beta])}
+        )
         beta = f", beta={'..'.join(f'{end:g}' for end in dict.fromkeys((betas[0], betas[-1])))}" if betas else ""
         many = f"{len(self.heads)} head" + "s" * (len(self.heads) > 1)
-        return f"MultiHead({many}, d={self.d}{beta}, combine={self.combine!r})"
+        if self._stackable:
+            many += f" of rank {self._stackable[0].weights_at(0.0).rank}"
+        fields = sum(isinstance(head, SelfAttention) and head.field is not None for head in self.heads)
+        more = f", {fields} with a field" * (fields > 0) + ", residual" * self.residual
+        return f"MultiHead({many}, d={self.d}{beta}, combine={self.combine!r}{more})"
 
     def describe(self) -> dict[str, Any]:
         """The heads and how they are combined."""

@@ -12,13 +12,15 @@ import numpy as np
 import torch
 
 from metastable import arguments
-from metastable.errors import NotDefined
+from metastable.errors import InvalidInput, NotDefined
 from metastable.flows import SelfAttention
+from metastable.flows.flow import Flow
 from metastable.flows.orbit import orbit
 from metastable.measure import Measure
 from metastable.solve.path import Path
 from metastable.solve.solve import solve
 from metastable.theory.bound import Bound, bound_along, check_run
+from metastable.theory.head_of_flow import head_of
 from metastable.theory.laplace import attention_defect, effective_tokens
 from metastable.theory.limit import LimitMap, check_isolated
 from metastable.theory.phases import Terminal, Times, phase_times, terminal
@@ -274,12 +276,13 @@ class Forecast:
 
 
 def forecast(
-    w: AttentionWeights, beta: float, rho0: Any, *, deterministic: bool = False, seed: int = 0
+    w: AttentionWeights | Flow, beta: Any = None, rho0: Any = None, *, deterministic: bool = False, seed: int = 0
 ) -> Forecast:
     """Rates, times of each phase, predicted and bounding W2 curves, terminal space, warnings; metastable's own.
 
-    rho0: a Measure or points. `deterministic` says that the tokens are nodes rather than iid samples (a later safe
-    time). Nothing is simulated; the curve is computed when it is asked for.
+    w, beta, rho0: the head, its inverse temperature, and a Measure or points; or a flow that consists of one head,
+    which has its beta, and the tokens: forecast(flow, rho0). `deterministic` says that the tokens are nodes rather
+    than iid samples (a later safe time). Nothing is simulated; the curve is computed when it is asked for.
 
     >>> from metastable import sphere
     >>> w = AttentionWeights(V=[[2.0, 0.0], [0.0, 1.0]], B=[[1.0, 0.0], [0.0, 1.0]])
@@ -287,7 +290,11 @@ def forecast(
     >>> f.c, f.c_local, f.times.exit
     (0.5, 1.0, inf)
     """
-    w = arguments.instance(w, "w", AttentionWeights, "AttentionWeights")
+    w, own = head_of(w)
+    if own is not None:
+        if rho0 is not None and beta is not None:
+            raise InvalidInput("a flow has its beta: give forecast(flow, tokens)")
+        beta, rho0 = own, beta if rho0 is None else rho0
     beta = arguments.number(beta, "beta", above=0)
     rho = tokens(rho0, w.d)
     deterministic = arguments.flag(deterministic, "deterministic")

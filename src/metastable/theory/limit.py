@@ -17,9 +17,11 @@ from torch import Tensor
 
 from metastable.arguments import OneLine, instance, number
 from metastable.errors import InvalidInput, NotDefined
+from metastable.flows.flow import Flow
 from metastable.flows.orbit import orbit_clock
 from metastable.measure import Measure, as_measure
 from metastable.spectral import TOLERANCE, Dominant
+from metastable.theory.head_of_flow import head_of
 from metastable.theory.spectrum import Spectrum, spectrum
 from metastable.theory.tokens import check_dimension, check_weights, read_times, tokens
 from metastable.weights import AttentionWeights
@@ -66,18 +68,28 @@ class LimitMap(OneLine):
         return torch.linalg.vector_norm(image, dim=1) <= 32 * torch.finfo(x.dtype).eps * noise
 
 
-def limit_map(w: AttentionWeights, tolerance: float = TOLERANCE) -> LimitMap:
+def limit_map(w: AttentionWeights | Flow, tolerance: float = TOLERANCE) -> LimitMap:
     """The map Pi with x(t) -> Pi(x_0) for the zero-temperature flow: Pi(x) = Qx/|Qx| (Z2, Z10).
 
-    Orthogonal projection when M is symmetric, oblique when it is not. Refuses weights without a limit map:
-    singular B, a dominant space that is not isolated at `tolerance`, a leading complex pair or Jordan block.
+    Orthogonal projection when M is symmetric, oblique when it is not. w: the head, or a flow that consists of one.
+    A singular B, as every head of a trained layer has, leaves the map defined outside ker B^T if the leading
+    eigenvalue of M is positive: then E does not meet ker B^T, and no token reaches it. Refuses weights without a
+    limit map: a dominant space that is not isolated at `tolerance`, a leading complex pair or Jordan block.
 
     >>> w = AttentionWeights(V=[[2.0, 0.0], [0.0, 1.0]], B=[[1.0, 0.0], [0.0, 1.0]])
     >>> limit_map(w)([[-0.6, 0.8]]).tolist()
     [[-1.0, 0.0]]
     """
-    s = _spectrum(w, tolerance)
-    check_isolated(s)
+    s = _spectrum(head_of(w)[0], tolerance)
+    if not s.singular:
+        check_isolated(s)
+    elif s.M.value <= tolerance * s.weights.V_norm * s.weights.B_norm:
+        raise NotDefined(
+            f"there is no limit map: B is singular, and M = V B^T has no eigenvalue of positive real part (largest "
+            f"{s.M.value:.3g}), so that tokens run into the kernel of B^T, where the flow ends"
+        )
+    else:
+        s.M.require_isolated()
     if s.kind == "rotation":
         raise NotDefined(
             f"the zero-temperature flow has no limit: a complex pair {s.M.value:.4g} +- {s.M.frequency:.4g}i leads "
@@ -91,15 +103,15 @@ def limit_map(w: AttentionWeights, tolerance: float = TOLERANCE) -> LimitMap:
     return LimitMap(s)
 
 
-def limit(w: AttentionWeights, rho0: Any, tolerance: float = TOLERANCE) -> Measure:
-    """Pi#rho_0, the limit of the zero-temperature flow: row i is Pi(x_i) with the mass of token i.
+def limit(w: AttentionWeights | Flow, rho0: Any, tolerance: float = TOLERANCE) -> Measure:
+    """Pi#rho_0, the limit of the zero-temperature flow: row i is Pi(x_i) (`limit_map`) with the mass of token i.
 
     Tokens in the exceptional set to rounding have no place in it: they are left out, the other masses are scaled to
     sum to one, and an `ExceptionalTokens` warning says which tokens and how much mass.
     """
     pi = limit_map(w, tolerance)
     rho = as_measure(rho0)
-    check_dimension(rho.d, w.d)
+    check_dimension(rho.d, pi.spectrum.weights.d)
     bad = pi.exceptional(rho.points) if pi.spectrum.kind != "identity" else torch.zeros(rho.n, dtype=torch.bool)
     if not bool(bad.any()):
         return Measure(pi(rho.points), rho.mass)
@@ -146,7 +158,8 @@ def check_isolated(s: Spectrum) -> None:
     if s.singular:
         raise InvalidInput(
             "the zero-temperature flow needs an invertible B, got singular values from "
-            f"{float(s.B_singular_values[-1]):.3g} to {float(s.B_singular_values[0]):.3g}"
+            f"{float(s.B_singular_values[-1]):.3g} to {float(s.B_singular_values[0]):.3g}: along its kernel "
+            "attention stays warm; limit(w, tokens) may exist"
         )
     s.M.require_isolated()
 

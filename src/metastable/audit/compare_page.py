@@ -1,0 +1,44 @@
+"""The page of a comparison: what differs, largest first, and where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from metastable.audit.traffic import HEADS
+from metastable.drawing import Grid, svg
+from metastable.drawing.shell import compose
+
+if TYPE_CHECKING:
+    from metastable.audit.compare import Comparison
+
+ROWS = 40
+"""Rows of a table on the page; the JSON beside it has all."""
+
+
+def comparison_page(comparison: Comparison) -> str:
+    """The comparison as one offline page."""
+    grids = [grid for meaning in HEADS.values() if (grid := _map(comparison, meaning)) is not None]
+    if comparison.moved:
+        for title, part in (("scores: |B - B'| / |B|", "scores"), ("values: |A - A'| / |A|", "values")):
+            cells = {(m.layer, m.head): float(getattr(m, part)) for m in comparison.moved}
+            grids.append(Grid(title, _rows(cells), "layer", "head"))
+    return compose(
+        "metastable.audit",
+        "compare.html.j2",
+        c=comparison,
+        sentences=comparison.sentences(),
+        changes=comparison.changes[:ROWS],
+        moved=comparison.moved[:ROWS],
+        maps=[svg(grid) for grid in grids],
+    )
+
+
+def _map(comparison: Comparison, meaning: str) -> Grid | None:
+    own = [c for c in comparison.changes if c.quantity == meaning and c.head is not None]
+    cells = {(c.layer, c.head): c.difference for c in own if c.layer is not None and c.head is not None}
+    return Grid(f"change of {meaning}", _rows(cells), "layer", "head", signed=True) if cells else None
+
+
+def _rows(cells: dict[tuple[int, int], float]) -> list[list[float]]:
+    layers, heads = (1 + max(place[i] for place in cells) for i in (0, 1))
+    return [[cells[l, h] for h in range(heads)] for l in range(layers)]
