@@ -106,7 +106,7 @@ class Calibration:
         if not known:
             return ()
         lead = max(known, key=lambda c: surprise[c])
-        tokens = told[lead].tokens
+        tokens = told[lead].weights()
         assert tokens is not None
         weight = np.where(trace.mask[b].cpu().numpy(), np.maximum(tokens[b], 0.0), 0.0)
         total = weight.sum()
