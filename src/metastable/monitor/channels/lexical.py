@@ -1,0 +1,75 @@
+"""LEX: surprisal of the token ids under a bigram law; no model is asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Integer
+
+from metastable.monitor.channels.channel import Evidence
+from metastable.monitor.trace import Trace
+
+BACKING = 1.0
+"""Weight of the law of single tokens in that of pairs: (c(a, b) + BACKING p(b)) / (c(a) + BACKING)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Lexical:
+    """Mean over the tokens of -log p(b | a), p(b | a) = (c(a, b) + w p(b)) / (c(a) + w), p(b) = (c(b) + 1) / (N + V)."""
+
+    singles: Integer[np.ndarray, "v"]
+    pairs: Integer[np.ndarray, "m"]
+    """Codes a V + b of the pairs that were seen, ascending."""
+    counts: Integer[np.ndarray, "m"]
+
+    def evidence(self, trace: Trace) -> Evidence:
+        """How surprising the tokens are, one after the other."""
+        assert trace.ids is not None
+        told = [self.surprisal(ids) for ids in trace.ids]
+        values = np.array([row.mean() if len(row) else 0.0 for row in told])
+        numbers, mask = trace.numbers.cpu().numpy(), trace.mask.cpu().numpy()
+        tokens = np.zeros(mask.shape)
+        for b, row in enumerate(told):
+            if len(row):
+                tokens[b] = np.where(mask[b], row[np.minimum(numbers[b], len(row) - 1)], 0.0)
+        return Evidence(values, np.full(len(values), -1), tokens)
+
+    def surprisal(self, ids: Integer[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
+        """-log p of every token, in nats, given the one before it; the first one given nothing."""
+        size = len(self.singles)
+        ids = np.minimum(np.asarray(ids, dtype=np.int64), size - 1)
+        if not len(ids):
+            return np.zeros(0)
+        single = (self.singles[ids] + 1.0) / (self.singles.sum() + size)
+        before = self.singles[ids[:-1]].astype(np.float64)
+        seen = np.zeros(len(ids) - 1)
+        if len(self.pairs):
+            code = ids[:-1] * size + ids[1:]
+            place = np.minimum(np.searchsorted(self.pairs, code), len(self.pairs) - 1)
+            seen = np.where(self.pairs[place] == code, self.counts[place], 0).astype(np.float64)
+        joint = (seen + BACKING * single[1:]) / (before + BACKING)
+        return -np.log(np.concatenate([single[:1], joint]))
+
+
+class LexicalLearner:
+    """Counts tokens and pairs of tokens."""
+
+    def __init__(self, vocabulary: int) -> None:
+        self.vocabulary = vocabulary
+        self.rows: list[np.ndarray] = []
+
+    def add(self, trace: Trace) -> None:
+        """Learn from one more trace."""
+        assert trace.ids is not None
+        self.rows += [np.asarray(ids, dtype=np.int64) for ids in trace.ids]
+
+    def finish(self) -> Lexical:
+        """The channel."""
+        size = self.vocabulary
+        ids = np.concatenate([np.minimum(row, size - 1) for row in self.rows])
+        codes = np.concatenate(
+            [np.minimum(r[:-1], size - 1) * size + np.minimum(r[1:], size - 1) for r in self.rows]
+        )
+        pairs, counts = np.unique(codes, return_counts=True)
+        return Lexical(np.bincount(ids, minlength=size).astype(np.int32), pairs, counts.astype(np.int32))
