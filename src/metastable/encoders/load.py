@@ -132,7 +132,7 @@ def _encoder(opened: huggingface.Opened, pooling: str | None, name: str) -> Enco
 
 
 def inside_sentence_transformer(module: nn.Module) -> Any:
-    """The Transformer module of a SentenceTransformer (it has `auto_model` and `tokenizer`); None for other models."""
+    """The Transformer module of a SentenceTransformer (with `auto_model` and `tokenizer`); None for others."""
     return next((child for child in module.children() if hasattr(child, "auto_model")), None)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -49,7 +50,8 @@ def traces(
     pad = _pad_id(ear.model, inputs)
     heard: list[Trace] = []
     done = 0
-    with Listening(ear, heard.append) as listening:
+    me = threading.get_ident()
+    with Listening(ear, heard.append, wanted=lambda: threading.get_ident() == me) as listening:
         while done < len(order):
             count = 1
             while (

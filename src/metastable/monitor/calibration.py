@@ -1,9 +1,9 @@
-"""`Calibration`: everything that is learnt from texts that are as they should be, and the judgement that follows."""
+"""`Calibration`: what is learnt from texts that are as they should be, and the judgement that follows from it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -124,7 +124,6 @@ def calibrate(
     documents: Sequence[Hashable],
     pooling: str,
     *,
-    vocabulary: int,
     seed: int,
     report: Callable[[str], None],
 ) -> Calibration:
@@ -142,7 +141,7 @@ def calibrate(
             lengths[numbers[own]] = trace.lengths
             yield own, trace
 
-    learners = _learners(ear, pooling, vocabulary)
+    learners = _learners(ear, pooling, inputs.vocabulary)
     for _, trace in runs("fit"):
         for learner in learners.values():
             learner.add(trace)
@@ -166,7 +165,7 @@ def calibrate(
         trend=trend,
         conformal=conformal,
         whole=whole,
-        blocks=Blocks.of(whole, surprise.sum(axis=1), [documents[i] for i in last], seed),
+        blocks=Blocks.of(whole, surprise.sum(axis=1), [documents[i] for i in last]),
         shortest=max(LEAST_TOKENS, int(ends[0])),
         longest=int(ends[1]),
         texts=len(items),
@@ -198,8 +197,6 @@ def _finished(learners: dict[str, Any]) -> dict[str, Channel]:
 
 def moved(value: Any, device: torch.device) -> Any:
     """A fitted object with every tensor in it on a device."""
-    from dataclasses import fields, is_dataclass, replace
-
     if isinstance(value, Tensor):
         return value.to(device)
     if isinstance(value, tuple):

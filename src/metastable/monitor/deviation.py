@@ -31,9 +31,7 @@ class Deviation:
         trend = LengthTrend.fit(features, lengths)
         away = trend(features, lengths)
         knots = np.quantile(away, np.linspace(*TAIL, KNOTS), axis=0)
-        knots += np.linspace(0.0, 1e-9, KNOTS)[
-            :, None
-        ]  # strictly increasing, also for a feature that never changes
+        knots += np.linspace(0.0, 1e-9, KNOTS)[:, None]  # increasing, also for a feature that never changes
         normal = _normal_scores(away, knots)
         return cls(trend, knots, Gaussian.fit(torch.from_numpy(normal)))
 
@@ -54,7 +52,7 @@ class Deviation:
 
 
 def _normal_scores(away: np.ndarray, knots: np.ndarray) -> np.ndarray:
-    """Ranks to normal numbers between the outer knots; beyond them straight on, one unit per spread of the feature."""
+    """Ranks to normal numbers between the outer knots; beyond them straight on, one unit per spread."""
     from scipy.special import ndtri
 
     levels = ndtri(np.linspace(*TAIL, len(knots)))

@@ -50,9 +50,9 @@ class Blocks:
     measured: bool
 
     @classmethod
-    def of(cls, whole: Conformal, sums: Float[np.ndarray, "n"], documents: Sequence[Hashable], seed: int) -> Blocks:
+    def of(cls, whole: Conformal, sums: Float[np.ndarray, "n"], documents: Sequence[Hashable]) -> Blocks:
         """Correlation inside documents by the analysis of variance."""
-        z = normal_scores(whole, sums, seed)
+        z = normal_scores(whole, sums)
         groups: dict[Hashable, list[float]] = {}
         for document, value in zip(documents, z, strict=True):
             groups.setdefault(document, []).append(float(value))
@@ -79,7 +79,7 @@ def _variance(sizes: np.ndarray, rho: float) -> float:
     return float((sizes * (1 + (sizes - 1) * rho)).sum()) / float(sizes.sum()) ** 2
 
 
-def normal_scores(whole: Conformal, sums: Float[np.ndarray, "n"], seed: int = 0) -> Float[np.ndarray, "n"]:
+def normal_scores(whole: Conformal, sums: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
     """Phi^-1(1 - p) of sums of surprises, by their rank among those of the calibration."""
     from scipy.special import ndtri
 
@@ -91,11 +91,11 @@ def normal_scores(whole: Conformal, sums: Float[np.ndarray, "n"], seed: int = 0)
 
 
 def judge_batch(
-    blocks: Blocks, z: Float[np.ndarray, "n"], documents: Sequence[Hashable], rate: float
-) -> tuple[float, float, float, bool]:
-    """Mean, standard deviation, one-sided p, alarm."""
+    blocks: Blocks, z: Float[np.ndarray, "n"], documents: Sequence[Hashable]
+) -> tuple[float, float, float]:
+    """Mean, standard deviation, one-sided p."""
     sizes = list(Counter(documents).values())
     deviation = math.sqrt(blocks.variance(sizes))
     mean = float(np.mean(z))
     p = 0.5 * math.erfc(mean / deviation / math.sqrt(2))
-    return mean, deviation, p, p <= rate
+    return mean, deviation, p

@@ -17,7 +17,7 @@ but for rounding, which would be divided by."""
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
-    """|(x - mean) W|^2 with W W^T the inverse of (1 - a) S + a tr(S)/d I, a the optimal share of Ledoit and Wolf."""
+    """|(x - mean) W|^2 with W W^T the inverse of (1 - a) S + a tr(S)/d I, a the share of Ledoit and Wolf."""
 
     mean: Float[Tensor, "d"]
     whiten: Float[Tensor, "d d"]

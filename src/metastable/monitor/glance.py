@@ -1,6 +1,6 @@
 """`Glance`: attention of a few sampled queries, and how well a Gaussian cloud of tokens forecasts it.
 
-With logits l_j of a query against the tokens s_j of its text (sampled, and the first one), attention is p = softmax(l).
+With logits l_j of a query against the tokens s_j of its text (sampled, and the first), attention is softmax(l).
 The forecast of the audit, mu + Sigma (B^T s + g), is the same sum with weights (1 + l_j - mean l) / n: softmax to
 first order. So one set of logits gives the entropy of attention, the share of the first token, and the forecast.
 """
@@ -38,8 +38,8 @@ class Glance:
     def of(cls, layer: Layer, device: torch.device) -> Glance:
         """What is needed of a layer, on the device where the model runs."""
         query, key = layer.queries_keys
-        held = [t.float().to(device) for t in (query, key, layer.query_shift, layer.key_shift)]
-        return cls(layer.index, *held, layer.positions)
+        q, k, q0, k0 = (t.float().to(device) for t in (query, key, layer.query_shift, layer.key_shift))
+        return cls(layer.index, q, k, q0, k0, layer.positions)
 
     def look(
         self,

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 LEAST_SPREAD = 0.25
-"""The spread at a length is never taken for less than this share of the spread at all lengths: a straight line that is
-fitted to absolute deviations may reach zero at the ends of the range."""
+"""The spread at a length is never taken for less than this share of the spread at all lengths: a straight line that
+is fitted to absolute deviations may reach zero at the ends of the range."""
 DEGREE = 2
 """Degree in log n of the centre: mean cosines, nearest cosines and distances of means bend once over the range of
 lengths that was looked at (8 to 512 tokens)."""
@@ -17,7 +17,7 @@ lengths that was looked at (8 to 512 tokens)."""
 
 @dataclass(frozen=True, eq=False)
 class LengthTrend:
-    """(y - a(log n)) / b(log n): a a parabola and b a straight line, both by least squares, for f numbers at once."""
+    """(y - a(log n)) / b(log n): a a parabola, b a straight line, by least squares, for f numbers at once."""
 
     centre: Float[np.ndarray, "f 3"]
     spread: Float[np.ndarray, "f 2"]
@@ -43,7 +43,7 @@ class LengthTrend:
     def __call__(
         self, values: Float[np.ndarray, "n f"], lengths: Float[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n f"]:
-        """Deviations from the trend in units of the mean absolute deviation; beyond the fitted lengths as at the end."""
+        """Deviations from the trend in units of the mean absolute one; beyond the fitted lengths as at the end."""
         base = self._base(np.log(np.maximum(lengths, 1.0)), self.low, self.high)
         return (values - base @ self.centre.T) / np.maximum(base[:, :2] @ self.spread.T, self.least)
 

@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from metastable.encoders import Layer
 from metastable.encoders.site import Site
 from metastable.errors import InvalidInput
 from metastable.monitor.glance import Glance, glances
@@ -24,17 +23,18 @@ LEAST_GAIN = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class OntoSphere:
-    """x -> s at one place: post-norm (x - b) / Gamma, pre-norm x as the norm centres it, at the end x; then |s| = 1."""
+    """x -> s at one place: behind a norm (x - b) / Gamma, before it x centred as it will, at the end x; |s| = 1."""
 
     inverse: Float[Tensor, "d"] | None
     shift: Float[Tensor, "d"] | None
     centred: bool
 
     @classmethod
-    def before(cls, layer: Layer, device: torch.device) -> OntoSphere:
-        """The map at the input of a layer."""
-        norm = layer.norm
-        if layer.order == "pre" or not norm.spherical:
+    def before(cls, site: Site, device: torch.device) -> OntoSphere:
+        """The map at the input of a layer: its norm is the last of the layer before, or stands in the layer itself."""
+        norm = site.layer.norm
+        inside = site.layer.order == "pre" and any(module is site.norm for module in site.block.modules())
+        if inside or not norm.spherical:
             return cls(None, None, norm.centred)
         gain = norm.gain.float().to(device)
         inverse = torch.where(gain.abs() < LEAST_GAIN * gain.abs().max(), torch.zeros_like(gain), 1.0 / gain)
@@ -52,7 +52,7 @@ class OntoSphere:
 
 @dataclass(frozen=True, eq=False)
 class Ear:
-    """Everything that is needed to hear a model: where its layers begin, the maps onto the sphere, what is content."""
+    """What is needed to hear a model: where its layers begin, the maps onto the sphere, what is content."""
 
     model: nn.Module
     blocks: tuple[nn.Module, ...]
@@ -79,7 +79,7 @@ class Ear:
         """For a model and its attention layers."""
         device = next(model.parameters()).device
         layers = [site.layer for site in sites]
-        maps = [OntoSphere.before(layer, device) for layer in layers]
+        maps = [OntoSphere.before(site, device) for site in sites]
         end = OntoSphere(None, None, False)
         return cls(
             model, tuple(site.block for site in sites), (*maps, end), glances(layers, device), kind, batch_first,
@@ -133,9 +133,8 @@ class Recording:
             x = x.transpose(0, 1)
         if place == 0:
             self._choose(x)
-        if x.shape[:2] != self.shape:
-            if x.shape[0] != self.shape[0] or int(self.column.max()) >= x.shape[1]:
-                raise InvalidInput(f"a layer has tokens of shape {tuple(x.shape)} where {self.shape} was expected")
+        if x.shape[:2] != self.shape and (x.shape[0] != self.shape[0] or int(self.column.max()) >= x.shape[1]):
+            raise InvalidInput(f"a layer has tokens of shape {tuple(x.shape)} where {self.shape} was expected")
         rows = torch.gather(x, 1, self.column[..., None].expand(-1, -1, x.shape[2]))
         onto = self.ear.maps[place]
         self.points.append(onto(rows) * self.mask[..., None])
@@ -262,7 +261,7 @@ def _wrap(module: nn.Module, enter: Any, leave: Any, undo: list[Callable[[], Non
         if held is None:
             module.__dict__.pop("forward", None)
         else:
-            module.forward = held  # type: ignore[method-assign]
+            module.forward = held
 
-    module.forward = forward  # type: ignore[method-assign]
+    module.forward = forward
     undo.append(put_back)

@@ -3,42 +3,47 @@
 from __future__ import annotations
 
 import math
+import os
+import threading
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from metastable._version import __version__
-from metastable.arguments import function, integer, number, sequence, shown
+from metastable.arguments import function, instance, integer, number, place
 from metastable.encoders import Encoder, load
-from metastable.encoders.inputs import Inputs
-from metastable.errors import InvalidInput
+from metastable.errors import InvalidInput, StorageError
+from metastable.monitor import stored
+from metastable.monitor.attachment import Attachment
 from metastable.monitor.batches import special_ids, traces
 from metastable.monitor.calibration import LEAST_TEXTS, Calibration, calibrate, moved
 from metastable.monitor.drift import Drift, judge_batch, normal_scores
 from metastable.monitor.identity import Identity, encoder_inside
-from metastable.monitor.listening import Ear
 from metastable.monitor.score import EMPTY, Score
+from metastable.monitor.sites import ear_of
+from metastable.monitor.stream import Stream
+from metastable.monitor.texts import labels, readable, scores_in
 
 RATE = 0.01
 """Nominal rate of false alarms where none is given: one in a hundred texts that are as they should be."""
+KEPT = 1024
+"""Scores that an attachment keeps; older ones are forgotten, so that it can stay for ever."""
 
 
 @dataclass(frozen=True, eq=False)
 class Monitor:
     """A calibrated monitor of one encoder. `score(texts)` judges texts, `attach(model)` listens to a running model.
 
-    >>> import torch
-    >>> torch.manual_seed(0).initial_seed()
-    0
-    >>> block = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0)
-    >>> encoder = load(torch.nn.TransformerEncoder(block, 3, enable_nested_tensor=False))
-    >>> usual = [torch.randn(12, 16) for _ in range(200)]
-    >>> monitor = Monitor.calibrate(encoder, usual)
+    >>> _ = torch.manual_seed(0)
+    >>> block = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0)
+    >>> encoder = load(nn.TransformerEncoder(block, 3, enable_nested_tensor=False))
+    >>> monitor = Monitor.calibrate(encoder, [torch.randn(12, 16) for _ in range(200)])
     >>> [score.alarm for score in monitor.score([torch.randn(12, 16), torch.randn(1, 16).expand(12, 16)])]
     [False, True]
     """
@@ -49,7 +54,8 @@ class Monitor:
     """Name and family of the model, its adapter, what it reads, the sampling of tokens, versions."""
     encoder: Encoder | None = field(default=None, repr=False)
     model: nn.Module | None = field(default=None, repr=False)
-    """The module that is run by `score`: the encoder's own, or the user's model that was calibrated."""
+    """The module that `score` runs: the encoder's own, or the model of the user that was calibrated."""
+    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @classmethod
     def calibrate(
@@ -63,35 +69,23 @@ class Monitor:
         seed: int = 0,
         report: Callable[[str], None] | None = None,
     ) -> Monitor:
-        """Learn what texts of an encoder look like; false alarms are promised for texts like these.
+        """Learn what texts of an encoder look like; rates of false alarms are promised for texts like these.
 
-        encoder: an `Encoder`, or anything that `metastable.encoders.load` opens. texts: what the model reads, at least
-        LEAST_TEXTS, better a thousand. documents: the document of every text; whole documents are split, so that
-        nothing is judged by its own neighbours (default: every text is one). tokens: look at most at so many tokens of
-        a text, evenly spread (default: all). model: the model that runs in production, if it is not the encoder's own
-        (half precision, say); calibration is made with it.
+        encoder: an `Encoder`, or anything that `metastable.encoders.load` opens. texts: what the model reads, at
+        least 60, better a thousand. documents: the document of every text; whole documents are split, so that
+        nothing is judged by its own neighbours (default: every text is one). tokens: look at most at so many tokens
+        of a text, evenly spread (default: all). model: the model that runs in production where that is not the
+        encoder's own (half precision, say); the calibration is then made with it.
         """
         seed = integer(seed, "seed", least=0, most=2**63 - 1)
         if tokens is not None:
             tokens = integer(tokens, "tokens", least=8, most=2**20)
         tell = (lambda line: None) if report is None else function(report, "report")
         opened = encoder if isinstance(encoder, Encoder) else load(encoder)
-        items, labels, _ = _readable(opened.inputs, texts, documents)
+        items, named, _ = readable(opened.inputs, texts, documents)
         if len(items) < LEAST_TEXTS:
             raise InvalidInput(f"a calibration needs at least {LEAST_TEXTS} texts with tokens, got {len(items)}")
         runner = opened.model if model is None else encoder_inside(model)[0]
-        special = special_ids(opened.tokenizer)
-        ear = _ear(opened, runner, special, tokens)
-        made = calibrate(
-            ear,
-            opened.inputs,
-            items,
-            labels,
-            opened.pooling,
-            vocabulary=opened.inputs.vocabulary,
-            seed=seed,
-            report=tell,
-        )
         about = {
             "name": opened.name,
             "family": opened.family,
@@ -102,12 +96,14 @@ class Monitor:
             "d": opened.d,
             "pooling": opened.pooling,
             "batch_first": opened.inputs.batch_first,
-            "special": list(special),
+            "special": list(special_ids(opened.tokenizer)),
             "max_tokens": opened.inputs.max_tokens,
             "tokens": tokens,
             "seed": seed,
             "versions": {"metastable": __version__, "torch": torch.__version__, "numpy": np.__version__},
         }
+        ear = ear_of(runner, about, opened.sites if model is None else None)
+        made = calibrate(ear, opened.inputs, items, named, opened.pooling, seed=seed, report=tell)
         return cls(made, Identity.of(runner, opened.tokenizer), about, opened, runner)
 
     @property
@@ -115,24 +111,31 @@ class Monitor:
         """Names of the channels."""
         return self.calibration.names
 
-    def score(self, texts: Any, *, rate: float = RATE, seed: int = 0) -> list[Score]:
-        """Judge every text; `rate` is the nominal rate of false alarms. A text alone and in a list is judged alike."""
-        rate = number(rate, "rate", above=0.0, below=1.0)
+    def nominal(self, rate: float | None = None) -> float:
+        """A rate of false alarms that the calibration can promise; None: 1%, or the least that it can."""
+        least = self.calibration.whole.least
+        if rate is None:
+            return max(RATE, least)
+        read = number(rate, "rate", above=0.0, below=1.0)
+        if read < least:
+            raise InvalidInput(
+                f"a rate of {read:g} needs {math.ceil(1 / read) - 1} texts for recalibration, this calibration has "
+                f"{len(self.calibration.whole.scores)}: the least rate is {least:.3g}"
+            )
+        return read
+
+    def score(self, texts: Any, *, rate: float | None = None, seed: int = 0) -> list[Score]:
+        """Judge every text. rate: nominal rate of false alarms (see `nominal`); seed: breaks ties of p-values."""
+        level = self.nominal(rate)
         seed = integer(seed, "seed", least=0, most=2**63 - 1)
-        found: list[Score] = []
-
-        def judge(trace: Any) -> list[Score]:
-            return self.calibration.judge(trace, rate, np.random.default_rng(seed))
-
-        count, scores = self._each(texts, judge)
-        found = [scores.get(i, Score.unjudged(EMPTY, 0)) for i in range(count)]
-        return found
+        count, found = self._each(texts, lambda made, trace: made.judge(trace, level, np.random.default_rng(seed)))
+        return [found.get(i, Score.unjudged(EMPTY, 0)) for i in range(count)]
 
     def measure(self, texts: Any) -> Float[np.ndarray, "n c"]:
         """Score of every channel for every text, the trend in length taken away; NaN for texts without tokens."""
-        count, rows = self._each(texts, lambda trace: list(self.calibration.evidence(trace)[0]))
+        count, rows = self._each(texts, lambda made, trace: list(made.evidence(trace)[0]))
         nothing = np.full(len(self.channels), math.nan)
-        return np.stack([rows.get(i, nothing) for i in range(count)])
+        return np.stack([rows.get(i, nothing) for i in range(count)]) if count else np.zeros((0, len(nothing)))
 
     def drift(self, batch: Any, *, documents: Sequence[Hashable] | None = None, rate: float = RATE) -> Drift:
         """Whether a batch as a whole is unusual. batch: texts, or their scores.
@@ -141,37 +144,88 @@ class Monitor:
         choice: a batch of one odd document is not drift.
         """
         rate = number(rate, "rate", above=0.0, below=1.0)
-        scores = _scores(batch)
+        scores = scores_in(batch)
         if scores is None:
-            scores = tuple(self.score(batch, rate=rate))
-        labels = _labels(documents, len(scores)) if documents is not None else [0] * len(scores)
-        kept = [(score, label) for score, label in zip(scores, labels, strict=True) if score.in_range]
+            scores = tuple(self.score(batch))
+        named = [0] * len(scores) if documents is None else labels(documents, len(scores))
+        kept = [(score, label) for score, label in zip(scores, named, strict=True) if score.in_range]
         if not kept:
             return Drift(len(scores), 0, 0.0, 0.0, 1.0, False, 0, "")
         z = normal_scores(self.calibration.whole, np.array([score.surprise for score, _ in kept]))
-        mean, deviation, p, alarm = judge_batch(self.calibration.blocks, z, [label for _, label in kept], rate)
+        mean, deviation, p = judge_batch(self.calibration.blocks, z, [label for _, label in kept])
         means = {name: float(np.mean([s.channels[name].surprise for s, _ in kept])) for name in self.channels}
         alarms = sum(score.alarm for score, _ in kept)
-        return Drift(
-            len(scores), len(kept), mean, deviation, p, alarm, alarms, max(means, key=lambda name: means[name])
-        )
+        lead = max(means, key=lambda name: means[name])
+        return Drift(len(scores), len(kept), mean, deviation, p, p <= rate, alarms, lead)
 
-    def _each(self, texts: Any, act: Callable[[Any], Sequence[Any]]) -> tuple[int, dict[int, Any]]:
+    def stream(self, *, rate: float = RATE, seed: int = 0) -> Stream:
+        """A test for change of a stream of scores, to be looked at at any time: `stream.add(score.surprise)`."""
+        return Stream(self.calibration.whole, rate, seed)
+
+    def attach(
+        self,
+        model: Any,
+        *,
+        rate: float | None = None,
+        sample_rate: float = 1.0,
+        keep: int = KEPT,
+        on_score: Callable[[Score], None] | None = None,
+        seed: int = 0,
+    ) -> Attachment:
+        """Listen to the user's own model, which must be the one that was calibrated, until `detach()`.
+
+        model: a Hugging Face model, a SentenceTransformer or a torch `nn.TransformerEncoder`. What it computes
+        stays as it is, bit by bit, as does the implementation of its attention. rate: nominal rate of false alarms.
+        sample_rate: share of the runs that are scored. keep: how many scores are kept. on_score: called with each.
+        """
+        options = {
+            "rate": self.nominal(rate),
+            "sample_rate": number(sample_rate, "sample_rate", above=0.0, most=1.0),
+        }
+        keep = integer(keep, "keep", least=1, most=2**24)
+        seed = integer(seed, "seed", least=0, most=2**63 - 1)
+        if on_score is not None:
+            function(on_score, "on_score")
+        inner, tokenizer = encoder_inside(model)
+        self.identity.refuse(Identity.of(inner, tokenizer))
+        ear = ear_of(inner, self.about)
+        stream = Stream(self.calibration.whole, options["rate"], seed)
+        return Attachment(ear, self.calibration, keep=keep, on_score=on_score, stream=stream, seed=seed, **options)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the calibration to a file, whole or not at all; no pickle, and none of the texts."""
+        content = {"calibration": self.calibration, "identity": self.identity, "about": self.about}
+        return stored.write(place(path, "path"), content)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], encoder: Any = None) -> Monitor:
+        """Read a calibration. encoder: the one that it belongs to (another one is refused), needed for `score`."""
+        read = stored.read(place(path, "path"))
+        try:
+            calibration = instance(read["calibration"], "calibration", Calibration, "a Calibration")
+            identity, about = instance(read["identity"], "identity", Identity, "an Identity"), dict(read["about"])
+        except (KeyError, TypeError, InvalidInput) as error:
+            raise StorageError("the file of the calibration lacks a part of it") from error
+        if encoder is None:
+            return cls(calibration, identity, about)
+        opened = encoder if isinstance(encoder, Encoder) else load(encoder)
+        identity.refuse(Identity.of(opened.model, opened.tokenizer))
+        return cls(calibration, identity, about, opened, opened.model)
+
+    def _each(self, texts: Any, act: Callable[[Calibration, Any], Sequence[Any]]) -> tuple[int, dict[int, Any]]:
         """What `act` makes of every text that has tokens, by the number of the text."""
         if self.encoder is None or self.model is None:
             raise InvalidInput(
-                "this monitor was loaded without its encoder: Monitor.load(path, encoder) gives it one, or attach it"
+                "this monitor has no encoder to run: load it with Monitor.load(path, encoder), or attach it"
             )
-        items, numbers, count = _readable(self.encoder.inputs, texts, None)
-        ear = _ear(self.encoder, self.model, self.about["special"], self.about["tokens"])
-        device = next(self.model.parameters()).device
-        own = self if device.type == "cpu" else replace(self, calibration=moved(self.calibration, device))
+        items, numbers, count = readable(self.encoder.inputs, texts, None)
         found: dict[int, Any] = {}
         if items:
-            for held, trace in traces(ear, self.encoder.inputs, items):
-                for b, made in zip(held, act(trace), strict=True):
-                    found[numbers[b]] = made
-        del own
+            own = self.encoder.sites if self.model is self.encoder.model else None
+            made = moved(self.calibration, next(self.model.parameters()).device)
+            with self._turn:  # the model is listened to by one at a time
+                for held, trace in traces(ear_of(self.model, self.about, own), self.encoder.inputs, items):
+                    found |= zip((numbers[b] for b in held), act(made, trace), strict=True)
         return count, found
 
     def __repr__(self) -> str:
@@ -180,46 +234,3 @@ class Monitor:
             f"Monitor({self.about['name']!r}, {made.texts} texts of {made.documents} documents, "
             f"{made.shortest} to {made.longest} tokens, channels {', '.join(self.channels)})"
         )
-
-
-def _ear(encoder: Encoder, model: nn.Module, special: Sequence[int], tokens: int | None) -> Ear:
-    sites = encoder.sites
-    if model is not encoder.model:
-        raise InvalidInput("not yet")
-    return Ear.of(
-        model, sites, encoder.inputs.kind, batch_first=encoder.inputs.batch_first, special=special, tokens=tokens
-    )
-
-
-def _readable(
-    inputs: Inputs, texts: Any, documents: Sequence[Hashable] | None
-) -> tuple[list[dict[str, Any] | Tensor], list[Any], int]:
-    """Model inputs of the texts that have tokens, their documents (by default their numbers), and how many were given."""
-    if isinstance(texts, str):
-        texts = [texts]
-    try:
-        given = list(texts)
-    except Exception:
-        raise InvalidInput(f"texts must be a list, got {shown(texts)}") from None
-    labels = list(range(len(given))) if documents is None else _labels(documents, len(given))
-    kept = [
-        (item, label)
-        for item, label in zip(given, labels, strict=True)
-        if not (isinstance(item, str) and not item.strip())
-    ]
-    if not kept:
-        return [], [], len(given)
-    return inputs.prepare([item for item, _ in kept]), [label for _, label in kept], len(given)
-
-
-def _labels(documents: Any, count: int) -> list[Hashable]:
-    labels = list(sequence(documents, "documents", (str, int, float, tuple, np.generic), "labels"))
-    if len(labels) != count:
-        raise InvalidInput(f"documents must name one for each of the {count} texts, got {len(labels)}")
-    return labels
-
-
-def _scores(batch: Any) -> tuple[Score, ...] | None:
-    if isinstance(batch, (list, tuple)) and batch and all(isinstance(one, Score) for one in batch):
-        return tuple(batch)
-    return None

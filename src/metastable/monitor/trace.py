@@ -14,9 +14,9 @@ from torch import Tensor
 class Trace:
     """Tokens of a batch of texts on the sphere: points[p, b, i] = s at place p of token i of text b, |s| = 1.
 
-    Places are the inputs of the layers and the output of the last: P = L + 1. Content tokens only: special tokens and
-    padding are left out, and of a long text so many tokens as were asked for, evenly spread. Where `mask` is False
-    there is no token and the point is zero.
+    Places are the inputs of the layers and the output of the last: P = L + 1. Content tokens only: special tokens
+    and padding are left out, and of a long text so many tokens as were asked for, evenly spread. Where `mask` is
+    False there is no token and the point is zero.
     """
 
     points: Float[Tensor, "p b k d"]

@@ -16,9 +16,11 @@ BACKING = 1.0
 
 @dataclass(frozen=True, eq=False)
 class Lexical:
-    """Mean over the tokens of -log p(b | a), p(b | a) = (c(a, b) + w p(b)) / (c(a) + w), p(b) = (c(b) + 1) / (N + V)."""
+    """Mean of -log p(b | a): p(b | a) = (c(a, b) + w p(b)) / (c(a) + w), p(b) = (c(b) + 1) / (N + V)."""
 
     singles: Integer[np.ndarray, "v"]
+    followed: Integer[np.ndarray, "v"]
+    """How often a token has one behind it: c(a) of the pairs."""
     pairs: Integer[np.ndarray, "m"]
     """Codes a V + b of the pairs that were seen, ascending."""
     counts: Integer[np.ndarray, "m"]
@@ -42,7 +44,7 @@ class Lexical:
         if not len(ids):
             return np.zeros(0)
         single = (self.singles[ids] + 1.0) / (self.singles.sum() + size)
-        before = self.singles[ids[:-1]].astype(np.float64)
+        before = self.followed[ids[:-1]].astype(np.float64)
         seen = np.zeros(len(ids) - 1)
         if len(self.pairs):
             code = ids[:-1] * size + ids[1:]
@@ -72,4 +74,5 @@ class LexicalLearner:
             [np.minimum(r[:-1], size - 1) * size + np.minimum(r[1:], size - 1) for r in self.rows]
         )
         pairs, counts = np.unique(codes, return_counts=True)
-        return Lexical(np.bincount(ids, minlength=size).astype(np.int32), pairs, counts.astype(np.int32))
+        followed = np.bincount(pairs // size, weights=counts, minlength=size).astype(np.int32)
+        return Lexical(np.bincount(ids, minlength=size).astype(np.int32), followed, pairs, counts.astype(np.int32))

@@ -1,4 +1,4 @@
-"""Attention and dynamics: what sampled queries attend to, and how well a Gaussian cloud forecasts what they receive."""
+"""Attention and dynamics: what sampled queries attend to, and how well a Gaussian cloud forecasts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TYP and WIN: tokens against the law of single tokens at mid depth, and the worst window against the whole text."""
+"""TYP and WIN: tokens against the law of single tokens at mid depth, the worst window against the whole text."""
 
 from __future__ import annotations
 
