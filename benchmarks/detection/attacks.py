@@ -1,7 +1,7 @@
-"""Changes that are optimised against the encoder itself, by the gradient of its embedding (HotFlip, Ebrahimi et al.).
+"""Changes that are optimised against the encoder itself, by the gradient of its embedding (HotFlip).
 
-Both move the embedding e of a text towards the embedding e' of a text of another kind, which is what an attacker of a
-search or a filter wants: they raise cos(e, e') by swapping tokens i -> w with the largest (E_w - E_i) . dcos/dE_i.
+Both move the embedding e of a text towards the embedding e' of a text of another kind, which is what an attacker of
+a search or a filter wants: they raise cos(e, e') by swapping tokens i -> w with large (E_w - E_i) . dcos/dE_i.
 """
 
 from __future__ import annotations
@@ -49,14 +49,18 @@ def _attack(encoder: Any, text: str, target: str, rng: random.Random, share: flo
     table = model.get_input_embeddings().weight.detach()
     candidates = table[ids]
     count, done = None, set()
-    for turn in range(ROUNDS):
+    for _ in range(ROUNDS):
         read = tokenizer(text, return_offsets_mapping=True, truncation=True, max_length=256, verbose=False)
         tokens, spans = torch.tensor(read["input_ids"]), read["offset_mapping"]
-        open_ = [i for i, (a, b) in enumerate(spans) if a >= after and re.fullmatch(r"[A-Za-z]{3,}", _word(text, a, b))]
+        open_ = [
+            i for i, (a, b) in enumerate(spans) if a >= after and re.fullmatch(r"[A-Za-z]{3,}", _word(text, a, b))
+        ]
         if count is None:
             count = max(1, round(share * len(open_)))
         gradient = _gradient(model, tokens, aim)
-        gain, best = (gradient[open_] @ candidates.T - (gradient[open_] * table[tokens[open_]]).sum(1)[:, None]).max(1)
+        gain, best = (
+            gradient[open_] @ candidates.T - (gradient[open_] * table[tokens[open_]]).sum(1)[:, None]
+        ).max(1)
         order = [j for j in gain.argsort(descending=True).tolist() if after or spans[open_[j]][0] not in done]
         part = order[: -(-count // ROUNDS)] if after == 0 else rng.sample(order, -(-len(order) // 2))
         for j in sorted(part, key=lambda j: -spans[open_[j]][0]):

@@ -1,4 +1,4 @@
-"""The texts of one run: calibration, in-distribution texts never used in it, and every shift, all matched in length."""
+"""The texts of one run: calibration, in-distribution texts never used in it, every shift; all matched in length."""
 
 from __future__ import annotations
 
@@ -30,9 +30,17 @@ class Cases:
 
 
 def build(
-    folder: Path, domain: str, encoder: Any, *, calibration: int, inside: int, each: int, seed: int, kinds: str = "all"
+    folder: Path,
+    domain: str,
+    encoder: Any,
+    *,
+    calibration: int,
+    inside: int,
+    each: int,
+    seed: int,
+    kinds: str = "all",
 ) -> Cases:
-    """The texts of a run. kinds: "development" leaves out what is held out, "held-out" what is not, benign ones stay."""
+    """The texts of a run. kinds: "development" leaves out what is held out."""
     documents = {"bbc": corpora.bbc, "imdb": corpora.imdb}[domain](folder)
     if len(documents) < calibration + inside + each:
         raise SystemExit(f"{domain}: {len(documents)} documents found below {folder}; see detection/corpora.py")
@@ -64,4 +72,4 @@ def build(
 
 
 def _wanted(shift: Shift, kinds: str) -> bool:
-    return kinds == "all" or shift.held_out == (kinds == "held-out")
+    return kinds == "all" or not shift.held_out

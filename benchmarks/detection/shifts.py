@@ -1,7 +1,7 @@
 """Shifts: what is done to a text, or put in its place, at the same number of tokens.
 
-A shift makes of a document, a number of tokens n and a random generator one text of n tokens. `held_out` shifts were
-not looked at when channels were chosen; `benign` ones are changes that nobody should be alarmed about.
+A shift makes of a document, a number of tokens n and a random generator one text of n tokens. `held_out` shifts
+were not looked at when channels were chosen; `benign` ones are changes that nobody should be alarmed about.
 """
 
 from __future__ import annotations

@@ -15,12 +15,14 @@ from metastable.encoders.inputs import Inputs
 from metastable.errors import InvalidInput
 from metastable.monitor.batches import traces
 from metastable.monitor.channels.channel import Channel, Evidence, Learner
+from metastable.monitor.channels.coherence import CoherenceLearner
 from metastable.monitor.channels.lexical import LexicalLearner
 from metastable.monitor.channels.looked import LookedLearner
 from metastable.monitor.channels.pooled import PooledLearner
 from metastable.monitor.channels.structure import StructureLearner
 from metastable.monitor.channels.tokens import TokenLearner
 from metastable.monitor.conformal import Conformal
+from metastable.monitor.corruption import DISPLACED, REPLACED, corrupted
 from metastable.monitor.drift import Blocks
 from metastable.monitor.lengths import LengthTrend
 from metastable.monitor.listening import Ear
@@ -36,6 +38,8 @@ OUTER = 0.005
 """Share of the calibration texts beyond each end of the range of lengths that is called calibrated."""
 MARKS = 16
 """Most tokens that an alarm names."""
+COHERENCE = "odd order"
+"""Names of the channels that are learnt from corrupted copies of the texts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +149,13 @@ def calibrate(
     for _, trace in runs("fit"):
         for learner in learners.values():
             learner.add(trace)
+    if COHERENCE in learners:
+        fitted: list[Any] = [items[i] for i in parts["fit"]]
+        for kind in (REPLACED, DISPLACED):
+            copies, touched = corrupted(fitted, ear.special, kind, seed)
+            report(f"corrupted copies of {len(copies)} texts")
+            for own, trace in traces(ear, inputs, copies):
+                learners[COHERENCE].add_corrupted(trace, [touched[i] for i in own], kind)
     report("fitting the channels")
     channels = _finished(learners)
     scores: dict[str, np.ndarray] = {}
@@ -182,6 +193,7 @@ def _learners(ear: Ear, pooling: str, vocabulary: int) -> dict[str, Learner | An
     }
     if ear.kind == "text" and vocabulary:
         found["lex"] = LexicalLearner(vocabulary)
+        found[COHERENCE] = CoherenceLearner()
     if ear.looks:
         found["attention dynamics"] = LookedLearner(tuple(glance.place for glance in ear.looks))
     return found
