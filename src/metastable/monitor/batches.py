@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from metastable.encoders.capture import forward
@@ -43,6 +44,14 @@ def traces(
     ear: Ear, inputs: Inputs, items: Sequence[dict[str, Any] | Tensor], report: Callable[[int], None] | None = None
 ) -> Iterator[tuple[list[int], Trace]]:
     """The trace of every batch, with the numbers of its texts; shortest first."""
+    for numbers, trace, _, _ in passes(ear, inputs, items, report):
+        yield numbers, trace
+
+
+def passes(
+    ear: Ear, inputs: Inputs, items: Sequence[dict[str, Any] | Tensor], report: Callable[[int], None] | None = None
+) -> Iterator[tuple[list[int], Trace, Any, Any]]:
+    """Numbers of its texts, trace, input and output of every batch; shortest first."""
     texts = [item for item in items if isinstance(item, dict) and "input_ids" in item]
     batched = len(texts) == len(items)
     size = [item["input_ids"].shape[1] if isinstance(item, dict) and batched else 0 for item in items]
@@ -54,31 +63,44 @@ def traces(
     with Listening(ear, heard.append, wanted=lambda: threading.get_ident() == me) as listening:
         while done < len(order):
             count = 1
-            while (
-                batched and done + count < len(order) and (count + 1) * size[order[done + count]] <= TOKENS_AT_ONCE
-            ):
+            while batched and done + count < len(order):
+                if (count + 1) * size[order[done + count]] > TOKENS_AT_ONCE:
+                    break
                 count += 1
             numbers = order[done : done + count]
-            one: Any = padded([items[i] for i in numbers], pad) if batched else items[numbers[0]]  # type: ignore[misc]
-            run(ear.model, one)
+            one: Any = padded([texts[i] for i in numbers], pad) if batched else items[numbers[0]]
+            output = run(ear.model, one)
             if not heard:
                 raise InvalidInput(f"the model could not be listened to: {listening.problem}")
-            yield numbers, heard.pop()
+            yield numbers, heard.pop(), one, output
             done += count
             if report is not None:
                 report(done)
 
 
-def run(model: nn.Module, item: Any) -> None:
+def pooled(item: Any, output: Any, pooling: str, batch_first: bool) -> Float[Tensor, "b d"]:
+    """Unit embeddings of a batch: the last hidden states, pooled over what is no padding."""
+    last = (output if isinstance(output, Tensor) else output.last_hidden_state).double().cpu()
+    if isinstance(item, Tensor) and not batch_first:
+        last = last.transpose(0, 1)
+    if pooling == "cls":
+        row = last[:, 0]
+    else:
+        mask = item["attention_mask"] if isinstance(item, dict) and "attention_mask" in item else None
+        weight = torch.ones(last.shape[:2]) if mask is None else mask
+        row = (last * weight[..., None]).sum(dim=1) / weight.sum(dim=1, keepdim=True)
+    return torch.nn.functional.normalize(row, dim=1)
+
+
+def run(model: nn.Module, item: Any) -> Any:
     """One run of the model in evaluation mode, in its own precision."""
     training = model.training
     model.eval()
     try:
         dtype = next(model.parameters()).dtype
         if isinstance(item, Tensor):
-            forward(model, item.to(dtype))
-        else:
-            forward(model, {k: v.to(dtype) if v.is_floating_point() else v for k, v in item.items()})
+            return forward(model, item.to(dtype))
+        return forward(model, {k: v.to(dtype) if v.is_floating_point() else v for k, v in item.items()})
     finally:
         model.train(training)
 

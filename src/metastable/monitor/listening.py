@@ -31,7 +31,7 @@ class OntoSphere:
 
     @classmethod
     def before(cls, site: Site, device: torch.device) -> OntoSphere:
-        """The map at the input of a layer: its norm is the last of the layer before, or stands in the layer itself."""
+        """The map at the input of a layer: its norm ends the layer before, or stands in the layer itself."""
         norm = site.layer.norm
         inside = site.layer.order == "pre" and any(module is site.norm for module in site.block.modules())
         if inside or not norm.spherical:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from metastable.encoders import Encoder, load
 from metastable.errors import InvalidInput, StorageError
 from metastable.monitor import stored
 from metastable.monitor.attachment import Attachment
-from metastable.monitor.batches import special_ids, traces
+from metastable.monitor.batches import passes, pooled, special_ids
 from metastable.monitor.calibration import LEAST_TEXTS, Calibration, calibrate, moved
 from metastable.monitor.drift import Drift, judge_batch, normal_scores
 from metastable.monitor.identity import Identity, encoder_inside
@@ -131,6 +131,18 @@ class Monitor:
         count, found = self._each(texts, lambda made, trace: made.judge(trace, level, np.random.default_rng(seed)))
         return [found.get(i, Score.unjudged(EMPTY, 0)) for i in range(count)]
 
+    def embed(self, texts: Any, *, rate: float | None = None) -> tuple[Float[np.ndarray, "n d"], list[Score]]:
+        """Unit embeddings of the texts and their scores, from one pass; texts without tokens have a row of NaN."""
+        level = self.nominal(rate)
+        ties = np.random.default_rng(0)
+        count, found = self._passes(
+            texts, lambda made, trace, rows: zip(rows, made.judge(trace, level, ties), strict=True)
+        )
+        nothing = (np.full(int(self.about["d"]), math.nan), Score.unjudged(EMPTY, 0))
+        rows = [found.get(i, nothing) for i in range(count)]
+        embeddings = np.stack([np.asarray(row) for row, _ in rows]) if rows else np.zeros((0, int(self.about["d"])))
+        return embeddings, [score for _, score in rows]
+
     def measure(self, texts: Any) -> Float[np.ndarray, "n c"]:
         """Score of every channel for every text, the trend in length taken away; NaN for texts without tokens."""
         count, rows = self._each(texts, lambda made, trace: list(made.evidence(trace)[0]))
@@ -212,8 +224,13 @@ class Monitor:
         identity.refuse(Identity.of(opened.model, opened.tokenizer))
         return cls(calibration, identity, about, opened, opened.model)
 
-    def _each(self, texts: Any, act: Callable[[Calibration, Any], Sequence[Any]]) -> tuple[int, dict[int, Any]]:
-        """What `act` makes of every text that has tokens, by the number of the text."""
+    def _each(self, texts: Any, act: Callable[[Calibration, Any], Iterable[Any]]) -> tuple[int, dict[int, Any]]:
+        """What `act` makes of the trace of every text that has tokens, by the number of the text."""
+        return self._passes(texts, lambda made, trace, rows: act(made, trace))
+
+    def _passes(
+        self, texts: Any, act: Callable[[Calibration, Any, Any], Iterable[Any]]
+    ) -> tuple[int, dict[int, Any]]:
         if self.encoder is None or self.model is None:
             raise InvalidInput(
                 "this monitor has no encoder to run: load it with Monitor.load(path, encoder), or attach it"
@@ -222,10 +239,12 @@ class Monitor:
         found: dict[int, Any] = {}
         if items:
             own = self.encoder.sites if self.model is self.encoder.model else None
+            ear = ear_of(self.model, self.about, own)
             made = moved(self.calibration, next(self.model.parameters()).device)
             with self._turn:  # the model is listened to by one at a time
-                for held, trace in traces(ear_of(self.model, self.about, own), self.encoder.inputs, items):
-                    found |= zip((numbers[b] for b in held), act(made, trace), strict=True)
+                for held, trace, item, output in passes(ear, self.encoder.inputs, items):
+                    rows = pooled(item, output, self.about["pooling"], ear.batch_first).numpy()
+                    found |= zip((numbers[b] for b in held), act(made, trace, rows), strict=True)
         return count, found
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""TYP and WIN: tokens against the law of single tokens at mid depth, the worst window against the whole text."""
+"""TYP and WIN: tokens against the law of single tokens at mid depth, in the mean and in the worst window."""
 
 from __future__ import annotations
 
@@ -59,36 +59,32 @@ class Typical:
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """WIN: max over windows w of |mean_w z - mean z|^2, z the whitened tokens at mid depth."""
+    """WIN: the largest mean over a window of the squared distances of its tokens, per dimension.
+
+    A foreign stretch of a few tokens is lost in the mean of a long text, and stands out in its own window.
+    """
 
     law: Gaussian
 
     def evidence(self, trace: Trace) -> Evidence:
-        """How much the worst window differs from the rest of its text."""
+        """How unusual the tokens of the worst window are."""
         place = mid_depth(len(trace.points))
-        z = self.law.whitened(trace.points[place]) * trace.mask[..., None]
-        n = trace.count
-        whole = z.sum(dim=1) / n.clamp_min(1)[:, None]
-        width = (n / 4).floor().clamp(LEAST_WINDOW, WINDOW).long()
-        apart, start = _worst(z, whole, width, n.long())
-        step = torch.arange(z.shape[1], device=z.device)[None]
-        inside = (step >= start[:, None]) & (step < (start + width)[:, None]) & trace.mask
-        values = (apart / z.shape[2]).double().cpu().numpy()
-        return Evidence(values, np.full(len(values), place), inside.double().cpu().numpy())
+        distance = self.law.distance(trace.points[place]) / trace.points.shape[3] * trace.mask
+        n = trace.mask.sum(dim=1)
+        width = (n // 4).clamp(LEAST_WINDOW, WINDOW)
+        worst, start = _worst(distance, width, n)
+        step = torch.arange(distance.shape[1], device=distance.device)[None]
+        inside = (step >= start[:, None]) & (step < (start + width)[:, None])
+        values = worst.double().cpu().numpy()
+        return Evidence(values, np.full(len(values), place), (distance * inside).double().cpu().numpy())
 
 
-def _worst(
-    z: Float[Tensor, "b k d"], whole: Float[Tensor, "b d"], width: Tensor, n: Tensor
-) -> tuple[Tensor, Tensor]:
-    """The largest distance of a window's mean from the whole, times its width, and where that window begins."""
-    sums = torch.nn.functional.pad(z.cumsum(dim=1), (0, 0, 1, 0))
-    k = z.shape[1]
-    start = torch.arange(k, device=z.device)[None].expand(len(z), k)
+def _worst(distance: Float[Tensor, "b k"], width: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest mean over a window that lies inside its text, and where that window begins."""
+    k = distance.shape[1]
+    sums = torch.nn.functional.pad(distance.double().cumsum(dim=1), (1, 0))
+    start = torch.arange(k, device=distance.device)[None]
     end = start + width[:, None]
-    fits = end <= n[:, None]
-    end = end.clamp(max=k)
-    window = torch.gather(sums, 1, end[..., None].expand(-1, -1, z.shape[2])) - sums[:, :k]
-    apart = (window / width[:, None, None] - whole[:, None]).square().sum(dim=2) * width[:, None]
-    apart = torch.where(fits, apart, torch.zeros_like(apart))
-    best = apart.max(dim=1)
+    mean = (torch.gather(sums, 1, end.clamp(max=k)) - sums[:, :k]) / width[:, None]
+    best = torch.where(end <= n[:, None], mean, torch.zeros_like(mean)).max(dim=1)
     return best.values, best.indices
