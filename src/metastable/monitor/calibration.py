@@ -29,6 +29,7 @@ from metastable.monitor.listening import Ear
 from metastable.monitor.score import EMPTY, IN_RANGE, OUTSIDE, ChannelScore, Mark, Score
 from metastable.monitor.split import split
 from metastable.monitor.trace import Trace
+from metastable.monitor.weighing import weighted_sum
 
 LEAST_TEXTS = 60
 """Fewer texts leave fewer than a dozen for the p-values: no rate below one in ten could be promised."""
@@ -51,7 +52,7 @@ class Calibration:
     trend: LengthTrend
     conformal: tuple[Conformal, ...]
     whole: Conformal
-    """Sums of surprises of the recalibration texts."""
+    """Weighted sums of surprises of the recalibration texts."""
     blocks: Blocks
     shortest: int
     longest: int
@@ -76,7 +77,7 @@ class Calibration:
         values, told = self.evidence(trace)
         values = np.where(np.isfinite(values), values, 1e9)  # a model that overflows is as unusual as can be
         surprise = self.surprises(values)
-        sums = surprise.sum(axis=1)
+        sums = weighted_sum(surprise, self.names)
         p = self.whole.p(sums, chance)
         each = np.stack([law.p(values[:, c], chance) for c, law in enumerate(self.conformal)], axis=1)
         result = []
@@ -167,7 +168,8 @@ def calibrate(
     values = {part: trend(scores[part], lengths[parts[part]]) for part in ("conformal", "recalibration")}
     conformal = tuple(Conformal.of(column) for column in values["conformal"].T)
     surprise = np.stack([c.surprise(v) for c, v in zip(conformal, values["recalibration"].T, strict=True)], axis=1)
-    whole = Conformal.of(surprise.sum(axis=1))
+    sums = weighted_sum(surprise, tuple(channels))
+    whole = Conformal.of(sums)
     ends = np.sort(lengths)[[int(OUTER * len(items)), len(items) - 1 - int(OUTER * len(items))]]
     last = parts["recalibration"]
     return Calibration(
@@ -176,7 +178,7 @@ def calibrate(
         trend=trend,
         conformal=conformal,
         whole=whole,
-        blocks=Blocks.of(whole, surprise.sum(axis=1), [documents[i] for i in last]),
+        blocks=Blocks.of(whole, sums, [documents[i] for i in last]),
         shortest=max(LEAST_TOKENS, int(ends[0])),
         longest=int(ends[1]),
         texts=len(items),

@@ -34,8 +34,8 @@ SCHEMA = "metastable/monitor/1"
 CLASSES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        Calibration, Coherence, Lexical, Looked, Embedding, Layers, Structure, Typical, Window, Conformal, Deviation,
-        Blocks, Gaussian, Identity, LengthTrend,
+        Calibration, Coherence, Lexical, Looked, Embedding, Layers, Structure, Typical, Window, Conformal,
+        Deviation, Blocks, Gaussian, Identity, LengthTrend,
     )
 }  # fmt: skip
 """What a file may hold."""
