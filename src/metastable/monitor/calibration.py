@@ -15,18 +15,21 @@ from metastable.encoders.inputs import Inputs
 from metastable.errors import InvalidInput
 from metastable.monitor.batches import traces
 from metastable.monitor.channels.channel import Channel, Evidence, Learner
+from metastable.monitor.channels.coherence import CoherenceLearner
 from metastable.monitor.channels.lexical import LexicalLearner
 from metastable.monitor.channels.looked import LookedLearner
 from metastable.monitor.channels.pooled import PooledLearner
 from metastable.monitor.channels.structure import StructureLearner
 from metastable.monitor.channels.tokens import TokenLearner
 from metastable.monitor.conformal import Conformal
+from metastable.monitor.corruption import DISPLACED, REPLACED, corrupted
 from metastable.monitor.drift import Blocks
 from metastable.monitor.lengths import LengthTrend
 from metastable.monitor.listening import Ear
 from metastable.monitor.score import EMPTY, IN_RANGE, OUTSIDE, ChannelScore, Mark, Score
 from metastable.monitor.split import split
 from metastable.monitor.trace import Trace
+from metastable.monitor.weighing import weighted_sum
 
 LEAST_TEXTS = 60
 """Fewer texts leave fewer than a dozen for the p-values: no rate below one in ten could be promised."""
@@ -36,6 +39,8 @@ OUTER = 0.005
 """Share of the calibration texts beyond each end of the range of lengths that is called calibrated."""
 MARKS = 16
 """Most tokens that an alarm names."""
+COHERENCE = "odd order"
+"""Names of the channels that are learnt from corrupted copies of the texts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +52,7 @@ class Calibration:
     trend: LengthTrend
     conformal: tuple[Conformal, ...]
     whole: Conformal
-    """Sums of surprises of the recalibration texts."""
+    """Weighted sums of surprises of the recalibration texts."""
     blocks: Blocks
     shortest: int
     longest: int
@@ -72,7 +77,7 @@ class Calibration:
         values, told = self.evidence(trace)
         values = np.where(np.isfinite(values), values, 1e9)  # a model that overflows is as unusual as can be
         surprise = self.surprises(values)
-        sums = surprise.sum(axis=1)
+        sums = weighted_sum(surprise, self.names)
         p = self.whole.p(sums, chance)
         each = np.stack([law.p(values[:, c], chance) for c, law in enumerate(self.conformal)], axis=1)
         result = []
@@ -145,6 +150,13 @@ def calibrate(
     for _, trace in runs("fit"):
         for learner in learners.values():
             learner.add(trace)
+    if COHERENCE in learners:
+        fitted: list[Any] = [items[i] for i in parts["fit"]]
+        for kind in (REPLACED, DISPLACED):
+            copies, touched = corrupted(fitted, ear.special, kind, seed)
+            report(f"corrupted copies of {len(copies)} texts")
+            for own, trace in traces(ear, inputs, copies):
+                learners[COHERENCE].add_corrupted(trace, [touched[i] for i in own], kind)
     report("fitting the channels")
     channels = _finished(learners)
     scores: dict[str, np.ndarray] = {}
@@ -156,7 +168,8 @@ def calibrate(
     values = {part: trend(scores[part], lengths[parts[part]]) for part in ("conformal", "recalibration")}
     conformal = tuple(Conformal.of(column) for column in values["conformal"].T)
     surprise = np.stack([c.surprise(v) for c, v in zip(conformal, values["recalibration"].T, strict=True)], axis=1)
-    whole = Conformal.of(surprise.sum(axis=1))
+    sums = weighted_sum(surprise, tuple(channels))
+    whole = Conformal.of(sums)
     ends = np.sort(lengths)[[int(OUTER * len(items)), len(items) - 1 - int(OUTER * len(items))]]
     last = parts["recalibration"]
     return Calibration(
@@ -165,7 +178,7 @@ def calibrate(
         trend=trend,
         conformal=conformal,
         whole=whole,
-        blocks=Blocks.of(whole, surprise.sum(axis=1), [documents[i] for i in last]),
+        blocks=Blocks.of(whole, sums, [documents[i] for i in last]),
         shortest=max(LEAST_TOKENS, int(ends[0])),
         longest=int(ends[1]),
         texts=len(items),
@@ -182,6 +195,7 @@ def _learners(ear: Ear, pooling: str, vocabulary: int) -> dict[str, Learner | An
     }
     if ear.kind == "text" and vocabulary:
         found["lex"] = LexicalLearner(vocabulary)
+        found[COHERENCE] = CoherenceLearner()
     if ear.looks:
         found["attention dynamics"] = LookedLearner(tuple(glance.place for glance in ear.looks))
     return found

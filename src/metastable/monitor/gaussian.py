@@ -65,13 +65,17 @@ class Moments:
         self.outer += x.mT @ x
         self.fourth += float(x.square().sum(dim=1).square().sum())
 
-    def gaussian(self) -> Gaussian:
-        """Mean, and the inverse root of the shrunk covariance (Ledoit & Wolf, 2004)."""
+    def law(self) -> tuple[Float[Tensor, "d"], Float[Tensor, "d d"]]:
+        """Mean and covariance, nothing shrunk."""
         if self.n < 2 or self.shift is None:
             raise InvalidInput(f"a covariance needs at least two rows, got {self.n}")
-        d = len(self.sum)
         mean = self.sum / self.n
-        covariance = self.outer / self.n - torch.outer(mean, mean)
+        return self.shift + mean, self.outer / self.n - torch.outer(mean, mean)
+
+    def gaussian(self) -> Gaussian:
+        """Mean, and the inverse root of the shrunk covariance (Ledoit & Wolf, 2004)."""
+        mean, covariance = self.law()
+        d = len(mean)
         size = float(covariance.diagonal().mean())
         apart = float(
             (covariance - size * torch.eye(d, dtype=torch.float64, device=covariance.device)).square().sum()
@@ -81,4 +85,4 @@ class Moments:
         values, vectors = torch.linalg.eigh(covariance)
         shrunk = ((1 - share) * values + share * size).clamp_min(FLOOR * max(size, 1e-300))
         whiten = vectors * shrunk.rsqrt()
-        return Gaussian((self.shift + mean).float(), whiten.float())
+        return Gaussian(mean.float(), whiten.float())

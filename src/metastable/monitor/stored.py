@@ -17,6 +17,7 @@ from torch import Tensor
 from metastable.arguments import told
 from metastable.errors import StorageError
 from metastable.monitor.calibration import Calibration
+from metastable.monitor.channels.coherence import Coherence
 from metastable.monitor.channels.lexical import Lexical
 from metastable.monitor.channels.looked import Looked
 from metastable.monitor.channels.pooled import Embedding, Layers
@@ -33,8 +34,8 @@ SCHEMA = "metastable/monitor/1"
 CLASSES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        Calibration, Lexical, Looked, Embedding, Layers, Structure, Typical, Window, Conformal, Deviation, Blocks,
-        Gaussian, Identity, LengthTrend,
+        Calibration, Coherence, Lexical, Looked, Embedding, Layers, Structure, Typical, Window, Conformal,
+        Deviation, Blocks, Gaussian, Identity, LengthTrend,
     )
 }  # fmt: skip
 """What a file may hold."""
