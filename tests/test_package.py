@@ -51,8 +51,8 @@ def test_a_callable_room_is_also_a_package(room: str) -> None:
         assert f"metastable.{room}.{inner}" in loaded_after(code)
 
 
-ROOMS = """attention audit drawing encoders flows meanfield measure observe papers solve spectral theory transport
-weights"""
+ROOMS = """attention audit drawing encoders flows meanfield measure monitor observe papers solve spectral theory
+transport weights"""
 
 
 def public_classes() -> list[type]:
@@ -97,7 +97,7 @@ def test_a_simulation_loads_what_it_needs() -> None:
     assert not loaded & HEAVY
 
 
-@pytest.mark.parametrize("command", ["", "demo", "simulate", "forecast", "verify", "audit", "bench"])
+@pytest.mark.parametrize("command", ["", "demo", "simulate", "forecast", "verify", "audit", "monitor", "bench"])
 def test_help_needs_no_array_library(command: str) -> None:
     loaded = loaded_after(
         f"""
@@ -140,6 +140,7 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
             names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
             found |= {name.split(".")[0] for name in names}
     # Triton comes with the CUDA builds of torch and is never asked for; typing_extensions is for type checkers, who
-    # bring it; POT is imported as ot.
+    # bring it; POT is imported as ot, opentelemetry-api as opentelemetry.
     found -= {*sys.stdlib_module_names, "metastable", "triton", "typing_extensions"}
-    assert {"pot" if name == "ot" else name for name in found} == declared
+    called = {"ot": "pot", "opentelemetry": "opentelemetry_api"}
+    assert {called.get(name, name) for name in found} == declared

@@ -13,7 +13,7 @@ TESTS = Path(__file__).parent
 ROOMS = (
     "_version", "errors", "arguments", "callable_room", "threads", "rowwise", "sphere", "measure", "weights",
     "readers", "spectral", "attention", "flows", "solve", "meanfield", "observe", "transport", "theory", "drawing",
-    "papers", "encoders", "audit", "cli",
+    "papers", "encoders", "audit", "monitor", "cli",
 )  # fmt: skip
 """In import order: a room imports only from rooms before it."""
 

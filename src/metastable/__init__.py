@@ -20,6 +20,7 @@ if _typing.TYPE_CHECKING:
         errors,
         flows,
         meanfield,
+        monitor,
         observe,
         papers,
         spectral,
@@ -41,6 +42,7 @@ if _typing.TYPE_CHECKING:
         ZeroTemperature,
     )
     from metastable.measure import Ensemble, Measure
+    from metastable.monitor import Monitor
     from metastable.papers import verify
     from metastable.solve import Event, Observer, Path, Stepper, load, register_stepper
     from metastable.solve.simulation import Simulation
@@ -59,6 +61,7 @@ __all__ = [
     "Flow",
     "Hardmax",
     "Measure",
+    "Monitor",
     "MultiHead",
     "Observer",
     "Path",
@@ -78,6 +81,7 @@ __all__ = [
     "flows",
     "load",
     "meanfield",
+    "monitor",
     "observe",
     "papers",
     "register_stepper",
@@ -97,6 +101,7 @@ _HOME = {
     ),
     **dict.fromkeys(("SelfAttention", "UnnormalizedAttention", "ZeroTemperature"), "flows"),
     **dict.fromkeys(("Ensemble", "Measure"), "measure"),
+    "Monitor": "monitor",
     "verify": "papers",
     **dict.fromkeys(("Event", "Observer", "Path", "Stepper", "load", "register_stepper"), "solve"),
     "Simulation": "solve.simulation",

@@ -15,7 +15,7 @@ INTERRUPTED = 130
 
 app = typer.Typer(
     name="metastable",
-    help="Transformer tokens as particles on a sphere: simulate, forecast, verify, audit.",
+    help="Transformer tokens as particles on a sphere: simulate, forecast, verify, audit, monitor.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -34,6 +34,7 @@ def _version(
 
 for _name in ("demo", "simulate", "forecast", "verify", "audit", "bench"):
     app.command(_name)(getattr(import_module(f"metastable.cli.{_name}"), _name))
+app.add_typer(import_module("metastable.cli.monitor").monitor, name="monitor")
 
 
 def main() -> None:

@@ -96,7 +96,7 @@ def _from_module(module: nn.Module, tokenizer: Any, pooling: str | None, name: s
         dtype = next(module.parameters()).dtype
         inputs = Inputs("vectors", shape=(attention.embed_dim,), dtype=dtype, batch_first=attention.batch_first)
         return build(module, name or "nn.TransformerEncoder", inputs, pooling=pooling or "mean")
-    inner = _inside_sentence_transformer(module)
+    inner = inside_sentence_transformer(module)
     if inner is not None:
         module, tokenizer = inner.auto_model, tokenizer or inner.tokenizer
     if not hasattr(module, "config") or not hasattr(module, "base_model"):
@@ -122,5 +122,6 @@ def _encoder(opened: huggingface.Opened, pooling: str | None, name: str) -> Enco
     )
 
 
-def _inside_sentence_transformer(module: nn.Module) -> Any:
+def inside_sentence_transformer(module: nn.Module) -> Any:
+    """The Transformer module of a SentenceTransformer (with `auto_model` and `tokenizer`); None for others."""
     return next((child for child in module.children() if hasattr(child, "auto_model")), None)

@@ -1,0 +1,98 @@
+"""`Attachment`: a monitor that listens to a running model until it is detached."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from metastable.monitor.calibration import Calibration, moved
+from metastable.monitor.listening import Ear, Listening
+from metastable.monitor.score import Score
+from metastable.monitor.stream import Stream
+from metastable.monitor.trace import Trace
+
+
+class Attachment:
+    """Scores of the texts that a model reads, as it reads them; the model computes what it always did, bit by bit.
+
+    `recent` holds the last scores, `stream` the test for change; `detach()` (or the end of a `with` block) leaves
+    nothing behind. Several threads may run the model.
+    """
+
+    def __init__(
+        self,
+        ear: Ear,
+        calibration: Calibration,
+        *,
+        rate: float,
+        sample_rate: float,
+        keep: int,
+        on_score: Callable[[Score], None] | None,
+        stream: Stream,
+        seed: int,
+    ) -> None:
+        device = next(ear.model.parameters()).device
+        self._calibration = calibration if device.type == "cpu" else moved(calibration, device)
+        self._rate = rate
+        self._sample_rate = sample_rate
+        self._on_score = on_score
+        self._chance = random.Random(seed)
+        self._ties = np.random.default_rng(seed)
+        self._lock = threading.Lock()
+        self.stream = stream
+        self.recent: deque[Score] = deque(maxlen=keep)
+        self.runs = 0
+        """Runs of the model since it was attached."""
+        self.texts = 0
+        """Texts that were scored; with a sample rate below one, of the runs that were sampled."""
+        self.alarms = 0
+        self.outside = 0
+        """Texts outside the calibrated range, which are no alarms."""
+        self._listening = Listening(ear, self._finish, wanted=self._wanted, reuse=True)
+
+    @property
+    def failed(self) -> int:
+        """Runs that could not be scored (`problem` says why the last one could not); the model did not notice."""
+        return self._listening.failed
+
+    @property
+    def problem(self) -> str:
+        """Why the last run that could not be scored could not."""
+        return self._listening.problem
+
+    def detach(self) -> None:
+        """Stop listening and leave the model as it was."""
+        self._listening.stop()
+
+    def __enter__(self) -> Attachment:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.detach()
+
+    def _wanted(self) -> bool:
+        with self._lock:
+            self.runs += 1
+            return self._sample_rate >= 1.0 or self._chance.random() < self._sample_rate
+
+    def _finish(self, trace: Trace) -> None:
+        with self._lock:
+            seed = int(self._ties.integers(2**63))
+        scores = self._calibration.judge(trace, self._rate, np.random.default_rng(seed))
+        with self._lock:
+            self.recent.extend(scores)
+            self.texts += len(scores)
+            self.alarms += sum(score.alarm for score in scores)
+            self.outside += sum(not score.in_range for score in scores)
+        for score in scores:
+            if score.in_range:
+                self.stream.add(score.surprise)
+            if self._on_score is not None:
+                self._on_score(score)
+
+    def __repr__(self) -> str:
+        return f"Attachment({self.runs} runs, {self.texts} texts, {self.alarms} alarms, {self.failed} failed)"

@@ -1,0 +1,1 @@
+"""The channels of the monitor, one law of in-distribution texts each."""

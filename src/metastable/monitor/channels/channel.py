@@ -1,0 +1,44 @@
+"""What a channel is: a law of in-distribution texts, learnt from traces, that says how unusual another trace is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from jaxtyping import Float, Integer
+
+from metastable.monitor.trace import Trace
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """How unusual every text of a trace is (larger: more), at which place, and the share of every token."""
+
+    values: Float[np.ndarray, "b"]
+    place: Integer[np.ndarray, "b"]
+    """The place p that says so most loudly; -1 where the channel knows no places."""
+    tokens: Float[np.ndarray, "b k"] | Callable[[], Float[np.ndarray, "b k"]] | None = None
+    """A weight for every token of the trace, or how to find it; None where the channel knows no tokens."""
+
+    def weights(self) -> Float[np.ndarray, "b k"] | None:
+        """The weight of every token, if the channel knows tokens."""
+        return self.tokens() if callable(self.tokens) else self.tokens
+
+
+class Channel(Protocol):
+    """A fitted channel."""
+
+    def evidence(self, trace: Trace) -> Evidence:
+        """How unusual the texts of a trace are."""
+
+
+class Learner(Protocol):
+    """A channel that is being fitted: traces are added one after the other and not kept."""
+
+    def add(self, trace: Trace) -> None:
+        """Learn from one more trace."""
+
+    def finish(self) -> Channel:
+        """The channel."""

@@ -1,0 +1,83 @@
+"""LAY and EMB: the mean token of a text against the law of mean tokens, at every place and at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable.monitor.channels.channel import Evidence
+from metastable.monitor.gaussian import Gaussian
+from metastable.monitor.trace import Trace
+
+
+class PooledLearner:
+    """Collects the mean token of every text at every place."""
+
+    def __init__(self, pooling: str) -> None:
+        self.pooling = pooling
+        self.means: list[Tensor] = []
+        self.ends: list[Tensor] = []
+
+    def add(self, trace: Trace) -> None:
+        """Learn from one more trace."""
+        self.means.append(trace.means().cpu())
+        self.ends.append(embedding(trace, self.pooling).cpu())
+
+    def finish(self) -> tuple[Layers, Embedding]:
+        """Both channels."""
+        means = torch.cat(self.means, dim=1)
+        laws = tuple(Gaussian.fit(rows) for rows in means)
+        return Layers(laws), Embedding(Gaussian.fit(torch.cat(self.ends)), self.pooling)
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """LAY: mean over places of log(1 + d_p^2 / d), d_p the distance of Mahalanobis of the mean token at place p."""
+
+    laws: tuple[Gaussian, ...]
+
+    def evidence(self, trace: Trace) -> Evidence:
+        """How unusual the mean token is, and at which place most."""
+        means, d = trace.means(), trace.points.shape[3]
+        logs = torch.stack(
+            [torch.log1p(law.distance(m) / d) for law, m in zip(self.laws, means, strict=True)], dim=1
+        )
+        place = logs.argmax(dim=1)
+        return Evidence(
+            logs.mean(dim=1).double().cpu().numpy(), place.cpu().numpy(), lambda: self._shares(trace, place)
+        )
+
+    def _shares(self, trace: Trace, place: Tensor) -> Float[np.ndarray, "b k"]:
+        """<s_i - mean, C^-1 (mean token - mean)>: what every token adds to the distance at the loudest place."""
+        means = trace.means()
+        tokens = torch.zeros(trace.mask.shape, device=means.device)
+        for p in set(place.tolist()):  # the places that some text is judged by
+            here = place == p
+            law = self.laws[p]
+            pull = law.whitened(means[p][here]) @ law.whiten.T
+            tokens[here] = ((trace.points[p][here] - law.mean) @ pull[..., None])[..., 0] * trace.mask[here]
+        return tokens.double().cpu().numpy()
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """EMB: squared distance of Mahalanobis of the pooled last place, per dimension."""
+
+    law: Gaussian
+    pooling: str
+
+    def evidence(self, trace: Trace) -> Evidence:
+        """How unusual the embedding is."""
+        end = embedding(trace, self.pooling)
+        values = (self.law.distance(end) / end.shape[1]).double().cpu().numpy()
+        return Evidence(values, np.full(len(values), len(trace.points) - 1))
+
+
+def embedding(trace: Trace, pooling: str) -> Float[Tensor, "b d"]:
+    """The last place pooled as the model's embedding is, over the tokens of the trace, on the unit sphere."""
+    row = trace.first[-1] if pooling == "cls" else trace.points[-1].sum(dim=1)
+    return torch.nn.functional.normalize(row, dim=1)

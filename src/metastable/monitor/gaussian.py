@@ -1,0 +1,88 @@
+"""`Gaussian`: mean and covariance with Ledoit and Wolf's shrinkage, and the distance of Mahalanobis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable.errors import InvalidInput
+
+FLOOR = 1e-4
+"""Eigenvalues of a covariance are taken for at least this share of their mean: centred tokens have one that is zero
+but for rounding, which would be divided by."""
+
+
+@dataclass(frozen=True, eq=False)
+class Gaussian:
+    """|(x - mean) W|^2 with W W^T the inverse of (1 - a) S + a tr(S)/d I, a the share of Ledoit and Wolf."""
+
+    mean: Float[Tensor, "d"]
+    whiten: Float[Tensor, "d d"]
+
+    @classmethod
+    def fit(cls, rows: Float[Tensor, "n d"]) -> Gaussian:
+        """The Gaussian of some rows."""
+        moments = Moments(rows.shape[1], rows.device)
+        moments.add(rows)
+        return moments.gaussian()
+
+    def whitened(self, rows: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
+        """(x - mean) W for every row."""
+        return rows @ self.whiten - self.mean @ self.whiten
+
+    def distance(self, rows: Float[Tensor, "*b d"]) -> Float[Tensor, "*b"]:
+        """Squared distance of Mahalanobis of every row."""
+        return self.whitened(rows).square().sum(dim=-1)
+
+
+class Moments:
+    """Sums over rows from which the Gaussian follows; rows are added batch by batch and not kept.
+
+    Rows are shifted by the mean of the first batch, so that the fourth moment of Ledoit and Wolf's share, which is
+    taken about that point, is nearly that about the mean.
+    """
+
+    def __init__(self, d: int, device: torch.device | str = "cpu") -> None:
+        self.n = 0
+        self.shift: Tensor | None = None
+        self.sum = torch.zeros(d, dtype=torch.float64, device=device)
+        self.outer = torch.zeros(d, d, dtype=torch.float64, device=device)
+        self.fourth = 0.0
+
+    def add(self, rows: Float[Tensor, "n d"]) -> None:
+        """Take more rows into account."""
+        if not len(rows):
+            return
+        x = rows.double()
+        if self.shift is None:
+            self.shift = x.mean(dim=0)
+        x = x - self.shift
+        self.n += len(x)
+        self.sum += x.sum(dim=0)
+        self.outer += x.mT @ x
+        self.fourth += float(x.square().sum(dim=1).square().sum())
+
+    def law(self) -> tuple[Float[Tensor, "d"], Float[Tensor, "d d"]]:
+        """Mean and covariance, nothing shrunk."""
+        if self.n < 2 or self.shift is None:
+            raise InvalidInput(f"a covariance needs at least two rows, got {self.n}")
+        mean = self.sum / self.n
+        return self.shift + mean, self.outer / self.n - torch.outer(mean, mean)
+
+    def gaussian(self) -> Gaussian:
+        """Mean, and the inverse root of the shrunk covariance (Ledoit & Wolf, 2004)."""
+        mean, covariance = self.law()
+        d = len(mean)
+        size = float(covariance.diagonal().mean())
+        apart = float(
+            (covariance - size * torch.eye(d, dtype=torch.float64, device=covariance.device)).square().sum()
+        )
+        noise = max(0.0, (self.fourth / self.n - float(covariance.square().sum())) / self.n)
+        share = min(1.0, noise / apart) if apart > 0 else 1.0
+        values, vectors = torch.linalg.eigh(covariance)
+        shrunk = ((1 - share) * values + share * size).clamp_min(FLOOR * max(size, 1e-300))
+        whiten = vectors * shrunk.rsqrt()
+        return Gaussian(mean.float(), whiten.float())
