@@ -1,10 +1,11 @@
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from metastable.audit.forecasts import OneStep
-from metastable.encoders import load
+from metastable.encoders import Norm, load
 from metastable.monitor.glance import QUERIES, Glance, glances
 from tiny_encoders import configs, random_model
 
@@ -61,5 +62,9 @@ def test_the_forecast_is_that_of_the_audit(opened) -> None:
     assert OneStep.of(layer).cosines(s)[0]["gaussian"] > 0  # the forecast whose name it carries
 
 
-def test_three_layers_are_looked_at(opened) -> None:
-    assert [g.place for g in glances(opened("bert").layers, torch.device("cpu"))] == [0, 1, 2]
+def test_the_middle_layer_is_looked_at_or_none(opened) -> None:
+    layers = opened("bert").layers
+    assert [g.place for g in glances(layers, torch.device("cpu"))] == [1]
+    bare = replace(layers[1], norm=Norm.of(None, layers[1].d))
+    assert [g.place for g in glances([layers[0], bare, layers[2]], torch.device("cpu"))] == [2]
+    assert glances([bare, bare, bare], torch.device("cpu")) == ()

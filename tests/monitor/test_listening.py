@@ -1,11 +1,10 @@
 import threading
-from dataclasses import replace
 
 import pytest
 import torch
 
 from metastable.encoders import load
-from metastable.monitor.listening import Ear, Listening, OntoSphere
+from metastable.monitor.listening import Ear, Listening
 from tiny_encoders import configs, random_model
 
 FAMILIES = [
@@ -146,12 +145,3 @@ def test_threads_do_not_hear_each_other(encoder) -> None:
         for thread in threads:
             thread.join()
     assert found == said
-
-
-def test_a_gain_of_zero_is_not_divided_by(encoder) -> None:
-    site = encoder.sites[1]
-    gain = site.layer.norm.gain.clone()
-    gain[0] = 0.0
-    layer = replace(site.layer, norm=replace(site.layer.norm, gain=gain))
-    onto = OntoSphere.before(replace(site, layer=layer), torch.device("cpu"))
-    assert torch.isfinite(onto(torch.randn(1, 3, encoder.d))).all()

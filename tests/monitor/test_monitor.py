@@ -88,7 +88,7 @@ def test_other_families(family: str) -> None:
     encoder = load(random_model(configs()[family]), name=family)
     chance = torch.Generator().manual_seed(0)
     if family == "vit":
-        usual = [torch.randn(encoder.inputs.shape, generator=chance) for _ in range(60)]
+        usual = [torch.randn(encoder.inputs.shape, generator=chance) for _ in range(80)]
         odd = [torch.ones(encoder.inputs.shape) * 3]
     else:
         usual, odd = walks(120, 0), [[7] * 20, [9] * 30]
@@ -123,7 +123,7 @@ def test_a_calibration_of_another_model_is_refused(monitor, tmp_path) -> None:
 
 
 def test_few_texts_are_refused(encoder) -> None:
-    with pytest.raises(InvalidInput, match="at least 60 texts"):
+    with pytest.raises(InvalidInput, match="at least 80 texts"):
         Monitor.calibrate(encoder, walks(20, 0))
 
 

@@ -52,7 +52,7 @@ class Attachment:
         self.alarms = 0
         self.outside = 0
         """Texts outside the calibrated range, which are no alarms."""
-        self._listening = Listening(ear, self._finish, wanted=self._wanted)
+        self._listening = Listening(ear, self._finish, wanted=self._wanted, reuse=True)
 
     @property
     def failed(self) -> int:

@@ -14,7 +14,7 @@ from torch import Tensor
 from metastable.encoders.inputs import Inputs
 from metastable.errors import InvalidInput
 from metastable.monitor.batches import traces
-from metastable.monitor.channels.channel import Channel, Evidence, Learner
+from metastable.monitor.channels.channel import Channel, Evidence
 from metastable.monitor.channels.coherence import CoherenceLearner
 from metastable.monitor.channels.lexical import LexicalLearner
 from metastable.monitor.channels.looked import LookedLearner
@@ -31,8 +31,8 @@ from metastable.monitor.split import split
 from metastable.monitor.trace import Trace
 from metastable.monitor.weighing import weighted_sum
 
-LEAST_TEXTS = 60
-"""Fewer texts leave fewer than a dozen for the p-values: no rate below one in ten could be promised."""
+LEAST_TEXTS = 80
+"""Fewer texts leave fewer than eight for the smallest of the four parts."""
 LEAST_TOKENS = 4
 """A text with fewer content tokens has no structure: the smallest window has as many."""
 OUTER = 0.005
@@ -111,7 +111,7 @@ class Calibration:
         if not known:
             return ()
         lead = max(known, key=lambda c: surprise[c])
-        tokens = told[lead].tokens
+        tokens = told[lead].weights()
         assert tokens is not None
         weight = np.where(trace.mask[b].cpu().numpy(), np.maximum(tokens[b], 0.0), 0.0)
         total = weight.sum()
@@ -187,7 +187,7 @@ def calibrate(
     )
 
 
-def _learners(ear: Ear, pooling: str, vocabulary: int) -> dict[str, Learner | Any]:
+def _learners(ear: Ear, pooling: str, vocabulary: int) -> dict[str, Any]:
     found: dict[str, Any] = {
         "struct": StructureLearner(),
         "typ win": TokenLearner(),

@@ -17,10 +17,11 @@ from torch import Tensor
 
 from metastable.encoders import Layer
 from metastable.encoders.positions import Positions
-from metastable.monitor.trace import chosen
+from metastable.monitor.trace import chosen, rows_of
 
-QUERIES = 8
-"""Queries of a text that are looked at: with them attention costs less than the points themselves."""
+QUERIES, KEYS = 4, 32
+"""Queries of a text that are looked at, and the tokens that they may attend to beside the first: with so few of
+both, attention costs no more than the points themselves."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,11 +51,14 @@ class Glance:
         offset: int,
     ) -> tuple[Float[Tensor, "b f"], Float[Tensor, "b g"]]:
         """Per head: entropy / log n and the share of the first token; cosine of the forecast with the truth."""
+        if mask.shape[1] > KEYS:
+            pick, kept, _ = chosen(mask, KEYS)
+            points, numbers, mask = rows_of(points, pick), torch.gather(numbers, 1, pick), kept
         keys = torch.cat((first[:, None], points), dim=1)
         there = torch.nn.functional.pad(mask, (1, 0), value=True)
         place = torch.nn.functional.pad(numbers + offset, (1, 0))
         column, real, _ = chosen(mask, QUERIES)
-        asked = torch.gather(points, 1, column[..., None].expand(-1, -1, points.shape[2]))
+        asked = rows_of(points, column)
         logits = self._logits(asked, keys, torch.gather(place[:, 1:], 1, column), place)
         n = there.sum(dim=1).to(logits)[:, None, None]
         hidden = ~there[:, None, None, :]
@@ -65,10 +69,15 @@ class Glance:
         finite = logits.masked_fill(hidden | logits.isneginf(), 0.0)
         tilt = torch.where(p > 0, finite - finite.sum(dim=-1, keepdim=True) / n[..., None], torch.zeros_like(p))
         uniform = there[:, None, None, :] / n[..., None]
-        true = torch.einsum("bhqj,bjd->bhqd", p - uniform, keys)
-        forecast = torch.einsum("bhqj,bjd->bhqd", tilt / n[..., None], keys)
-        cosine = (torch.nn.functional.cosine_similarity(true, forecast, dim=-1) * weight).sum(dim=-1)
-        moved = (torch.linalg.vector_norm(true, dim=-1).clamp_min(1e-6).log() * weight).sum(dim=-1)
+        # Means over keys enter by their inner products only: <sum_i a_i s_i, sum_j b_j s_j> = a^T G b.
+        gram = keys @ keys.mT
+        heads = p.shape[1:3]
+        true, forecast = (p - uniform).flatten(1, 2), tilt.flatten(1, 2)
+        pulled = true @ gram
+        square = (pulled * true).sum(dim=-1).clamp_min(1e-12)
+        size = ((forecast @ gram) * forecast).sum(dim=-1).clamp_min(1e-12)
+        cosine = (pulled * forecast).sum(dim=-1) / torch.sqrt(square * size)
+        cosine, moved = ((x.unflatten(1, heads) * weight).sum(dim=-1) for x in (cosine, 0.5 * square.log()))
         return torch.cat(sink, dim=1), torch.cat((cosine, moved), dim=1)
 
     def _logits(self, asked: Tensor, keys: Tensor, asked_place: Tensor, place: Tensor) -> Float[Tensor, "b h q j"]:
@@ -97,7 +106,6 @@ class Glance:
 
 
 def glances(layers: Sequence[Layer], device: torch.device) -> tuple[Glance, ...]:
-    """Glances at three layers, those at a quarter, in the middle and at the end, of those that read the sphere."""
-    count = len(layers)
-    wanted = sorted({count // 4, count // 2, count - 1})
-    return tuple(Glance.of(layers[l], device) for l in wanted if layers[l].norm.spherical)
+    """A glance at the layer in the middle, or at the first behind it that reads the sphere."""
+    readable = [layer for layer in layers[len(layers) // 2 :] if layer.norm.spherical]
+    return tuple(Glance.of(layer, device) for layer in readable[:1])

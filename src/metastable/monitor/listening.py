@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,45 +10,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from metastable.encoders.site import Site
 from metastable.errors import InvalidInput
 from metastable.monitor.glance import Glance, glances
-from metastable.monitor.trace import Trace, chosen
-
-LEAST_GAIN = 1e-3
-"""A gain below this share of the largest is not undone: its coordinate holds nothing but rounding."""
-
-
-@dataclass(frozen=True, eq=False)
-class OntoSphere:
-    """x -> s at one place: behind a norm (x - b) / Gamma, before it x centred as it will, at the end x; |s| = 1."""
-
-    inverse: Float[Tensor, "d"] | None
-    shift: Float[Tensor, "d"] | None
-    centred: bool
-
-    @classmethod
-    def before(cls, site: Site, device: torch.device) -> OntoSphere:
-        """The map at the input of a layer: its norm ends the layer before, or stands in the layer itself."""
-        norm = site.layer.norm
-        inside = site.layer.order == "pre" and any(module is site.norm for module in site.block.modules())
-        if inside or not norm.spherical:
-            return cls(None, None, norm.centred)
-        gain = norm.gain.float().to(device)
-        inverse = torch.where(gain.abs() < LEAST_GAIN * gain.abs().max(), torch.zeros_like(gain), 1.0 / gain)
-        return cls(inverse, -norm.shift.float().to(device) * inverse, False)
-
-    def __call__(self, x: Float[Tensor, "b k d"]) -> Float[Tensor, "b k d"]:
-        """Points on the unit sphere."""
-        u = x.float()
-        if self.inverse is not None and self.shift is not None:
-            u = torch.addcmul(self.shift, u, self.inverse)
-        elif self.centred:
-            u = u - u.mean(dim=-1, keepdim=True)
-        return u / torch.linalg.vector_norm(u, dim=-1, keepdim=True).clamp_min(1e-12)
+from metastable.monitor.onto_sphere import OntoSphere
+from metastable.monitor.trace import Trace, chosen, rows_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,11 +61,22 @@ class Ear:
         return isinstance(self.model, nn.TransformerEncoder)
 
 
+def _fresh(shape: tuple[int, ...], device: torch.device) -> Tensor:
+    return torch.empty(shape, device=device)
+
+
 class Recording:
     """One run of the model, as it is heard."""
 
-    def __init__(self, ear: Ear, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        ear: Ear,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        memory: Callable[[tuple[int, ...], torch.device], Tensor] = _fresh,
+    ) -> None:
         self.ear = ear
+        self._memory = memory
         self.points: list[Tensor] = []
         self.first: list[Tensor] = []
         self.ids: Tensor | None = None
@@ -135,11 +115,27 @@ class Recording:
             self._choose(x)
         if x.shape[:2] != self.shape and (x.shape[0] != self.shape[0] or int(self.column.max()) >= x.shape[1]):
             raise InvalidInput(f"a layer has tokens of shape {tuple(x.shape)} where {self.shape} was expected")
-        rows = torch.gather(x, 1, self.column[..., None].expand(-1, -1, x.shape[2]))
-        onto = self.ear.maps[place]
-        self.points.append(onto(rows) * self.mask[..., None])
-        begin = torch.gather(x, 1, self.start[:, None, None].expand(-1, 1, x.shape[2]))
-        self.first.append(onto(begin)[:, 0])
+        onto, slot = self.ear.maps[place], self._slot(place, x)
+        if self.straight is not None:
+            onto(x[:, self.straight : self.straight + slot.shape[1]], slot)
+        else:
+            onto(rows_of(x, self.column), slot)
+        if not self.full:
+            slot.mul_(self.mask[..., None])
+        begin = torch.empty((len(x), 1, x.shape[2]), device=x.device)
+        onto(rows_of(x, self.start[:, None]), begin)
+        self.points.append(slot)
+        self.first.append(begin[:, 0])
+
+    def _slot(self, place: int, x: Tensor) -> Tensor:
+        """Where the points of a place go: one piece of memory for all places, unless their width changes."""
+        if place == 0:
+            self.room = self._memory((len(self.ear.maps), *self.column.shape, x.shape[2]), x.device)
+        if self.room.shape[3] != x.shape[2]:
+            raise InvalidInput(
+                f"tokens have {x.shape[2]} coordinates at place {place}, {self.room.shape[3]} before"
+            )
+        return self.room[place]
 
     def _choose(self, x: Tensor) -> None:
         every = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
@@ -151,13 +147,19 @@ class Recording:
         self.start = attended.to(torch.int8).argmax(dim=1)
         self.column, self.mask, self.numbers = chosen(content, self.ear.tokens)
         self.held = content
+        self.full = bool(self.mask.all())
+        # Tokens that stand side by side from the same column on, as in texts padded on the right, need no copy.
+        low = int(self.column[0, 0])
+        k = self.column.shape[1]
+        beside = self.column == low + torch.arange(k, device=x.device)
+        self.straight = low if low + k <= x.shape[1] and bool((beside | ~self.mask).all()) else None
 
     def trace(self) -> Trace:
         """What was heard, when the run is over."""
         ear = self.ear
         if len(self.points) != len(ear.maps):
             raise InvalidInput(f"{len(self.points)} of {len(ear.maps)} places were heard: the run did not end")
-        points, first = torch.stack(self.points), torch.stack(self.first)
+        points, first = self.room, torch.stack(self.first)
         ids = None
         if self.ids is not None:
             held, rows = self.held.cpu().numpy(), self.ids.cpu().numpy()
@@ -172,13 +174,21 @@ class Recording:
 class Listening:
     """Hears every run of a model until `stop`; `finish(trace)` is called after each, in the thread that ran it.
 
-    Nothing that goes wrong here reaches the model: it is counted, told in `problem`, and the run goes on.
+    Nothing that goes wrong here reaches the model: it is counted, told in `problem`, and the run goes on. reuse:
+    every thread keeps the memory of its points for its next run, so a trace must not be kept beyond `finish`; new
+    memory is written at half the speed.
     """
 
     def __init__(
-        self, ear: Ear, finish: Callable[[Trace], None], *, wanted: Callable[[], bool] = lambda: True
+        self,
+        ear: Ear,
+        finish: Callable[[Trace], None],
+        *,
+        wanted: Callable[[], bool] = lambda: True,
+        reuse: bool = False,
     ) -> None:
         self.ear = ear
+        self._memory = self._reused if reuse else _fresh
         self.failed = 0
         self.problem = ""
         self._finish = finish
@@ -205,7 +215,7 @@ class Listening:
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._here.run = None
         if self._wanted():
-            self._safely(lambda: setattr(self._here, "run", Recording(self.ear, args, kwargs)))
+            self._safely(lambda: setattr(self._here, "run", Recording(self.ear, args, kwargs, self._memory)))
 
     def _enter(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         run = getattr(self._here, "run", None)
@@ -223,6 +233,13 @@ class Listening:
         self._here.run = None
         if run is not None and output is not None:
             self._safely(lambda: self._finish(run.trace()))
+
+    def _reused(self, shape: tuple[int, ...], device: torch.device) -> Tensor:
+        held = getattr(self._here, "memory", None)
+        size = math.prod(shape)
+        if held is None or held.numel() < size or held.device != device:
+            held = self._here.memory = torch.empty(size, device=device)
+        return held[:size].view(shape)
 
     def _safely(self, act: Callable[[], None]) -> None:
         try:

@@ -72,7 +72,7 @@ class Monitor:
         """Learn what texts of an encoder look like; rates of false alarms are promised for texts like these.
 
         encoder: an `Encoder`, or anything that `metastable.encoders.load` opens. texts: what the model reads, at
-        least 60, better a thousand. documents: the document of every text; whole documents are split, so that
+        least 80, better a thousand. documents: the document of every text; whole documents are split, so that
         nothing is judged by its own neighbours (default: every text is one). tokens: look at most at so many tokens
         of a text, evenly spread (default: all). model: the model that runs in production where that is not the
         encoder's own (half precision, say); the calibration is then made with it.

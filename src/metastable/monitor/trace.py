@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -31,6 +33,8 @@ class Trace:
     """Ids of all content tokens of every text, in order; None for images and token vectors."""
     glances: tuple[Float[Tensor, "b f"], Float[Tensor, "b g"]] | None = None
     """What sampled queries say about attention and about its forecast; None where no layer can be looked at."""
+    known: dict[Any, Tensor] = field(default_factory=dict, repr=False)
+    """What several channels ask for, computed once."""
 
     @property
     def count(self) -> Float[Tensor, "b"]:
@@ -39,7 +43,36 @@ class Trace:
 
     def means(self) -> Float[Tensor, "p b d"]:
         """The mean of s over the tokens of every text, at every place."""
-        return self.points.sum(dim=2) / self.count[None, :, None].clamp_min(1)
+        return self.once("means", lambda: self.points.sum(dim=2) / self.count[None, :, None].clamp_min(1))
+
+    def once(self, name: Any, compute: Callable[[], Tensor]) -> Tensor:
+        """A number that is computed when it is first asked for."""
+        if name not in self.known:
+            self.known[name] = compute()
+        return self.known[name]
+
+    def spread(self, place: int, most: int) -> tuple[Float[Tensor, "b k d"], Bool[Tensor, "b k"]]:
+        """At most `most` of the tokens at a place, evenly spread, and which of them are real."""
+        if self.mask.shape[1] <= most:
+            return self.points[place], self.mask
+        column, real = self.picked(most)
+        return self.once((place, most), lambda: rows_of(self.points[place], column)), real
+
+    def picked(self, most: int) -> tuple[Tensor, Tensor]:
+        """Columns of at most `most` of the tokens, evenly spread, and which of them are real; others are zero."""
+        if ("column", most) not in self.known:
+            column, real, _ = chosen(self.mask, most)
+            empty = (~self.mask).int().argmax(dim=1, keepdim=True)  # a row of a shorter text that holds no token
+            self.known["column", most] = torch.where(real, column, empty)
+            self.known["real", most] = real
+        return self.known["column", most], self.known["real", most]
+
+
+def rows_of(x: Float[Tensor, "b t d"], column: Integer[Tensor, "b k"]) -> Float[Tensor, "b k d"]:
+    """x[b, column[b, i]]; whole rows are copied, which `gather` does not."""
+    b, t, d = x.shape
+    flat = (column + t * torch.arange(b, device=x.device)[:, None]).flatten()
+    return x.reshape(b * t, d).index_select(0, flat).view(b, -1, d)
 
 
 def chosen(

@@ -65,10 +65,10 @@ def test_touched_tokens_carry_the_evidence() -> None:
     usual = odd.evidence(clean)
     told = odd.evidence(trace)
     assert told.values.min() > np.median(usual.values)
-    assert told.tokens is not None and not told.tokens[0, -2:].any()
+    assert told.weights() is not None and not told.weights()[0, -2:].any()
     hit = np.stack(touched)
-    assert np.median(told.tokens[hit]) > 5 * np.median(told.tokens[~hit])
-    np.testing.assert_allclose(told.values[1], told.tokens[1].mean(), rtol=1e-5)
+    assert np.median(told.weights()[hit]) > 5 * np.median(told.weights()[~hit])
+    np.testing.assert_allclose(told.values[1], told.weights()[1].mean(), rtol=1e-5)
     np.testing.assert_allclose(order.evidence(trace).values, told.values, rtol=1e-5)  # learnt from the same tokens
 
 

@@ -39,7 +39,7 @@ def test_probabilities_after_a_token_sum_to_one() -> None:
 def test_evidence_names_the_tokens() -> None:
     told = learnt().evidence(spoken([1, 2, 3], [1, 9]))
     assert told.values[1] > told.values[0]
-    assert told.tokens[1].argmax() == 1 and told.tokens[1, 2] == 0
+    assert told.weights()[1].argmax() == 1 and told.weights()[1, 2] == 0
     assert told.place.tolist() == [-1, -1]
 
 

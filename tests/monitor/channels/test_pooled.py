@@ -23,7 +23,7 @@ def test_lay_and_emb_are_distances_of_means(heard) -> None:
         assert told.place[b] == int(np.argmax(logs))
         # the shares of the tokens sum to n times the distance at that place
         total = len(text) * (np.expm1(max(logs)) * trace.points.shape[3])
-        np.testing.assert_allclose(told.tokens[b].sum(), total, rtol=1e-3)
+        np.testing.assert_allclose(told.weights()[b].sum(), total, rtol=1e-3)
     assert (end.evidence(trace).place == len(trace.points) - 1).all()
 
 

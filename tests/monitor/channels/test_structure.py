@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from metastable.monitor.channels.structure import StructureLearner, features, looked_at, places
+from metastable.monitor.channels.structure import PAIRED, StructureLearner, features, looked_at, places
 from walks import walks
 
 
@@ -21,7 +21,7 @@ def by_hand(s: torch.Tensor, first: torch.Tensor) -> list[float]:
 
 
 def test_features_are_those_of_the_definition_also_beside_longer_texts(heard) -> None:
-    texts = sorted(walks(4, 3), key=len)
+    texts = sorted(walks(4, 3, 8, PAIRED), key=len)
     trace = heard(texts)
     found = features(trace)
     for b, text in enumerate(texts):
@@ -40,3 +40,16 @@ def test_a_repeated_phrase_is_unusual(heard) -> None:
     strange = channel.evidence(heard([[7] * 16, [9] * 24]))
     assert strange.values.min() > np.quantile(usual.values, 0.8)
     assert set(strange.place.tolist()) <= set(range(4))
+
+
+def test_of_a_long_text_an_even_selection_is_paired(heard) -> None:
+    """Also beside shorter texts, where some of the places of the selection are empty."""
+    texts = [walks(1, 5, 20, 20)[0], walks(1, 6, 60, 60)[0]]
+    trace = heard(texts)
+    found = features(trace)
+    alone = features(heard(texts[:1])), features(heard(texts[1:]))
+    np.testing.assert_allclose(found, np.concatenate(alone), atol=1e-5)
+    pick = np.floor(np.linspace(0, 59, PAIRED) + 0.5).astype(int)
+    expected = by_hand(trace.points[:, 1, pick].double(), trace.first[:, 1].double())
+    chosen = np.r_[2 * len(trace.points) : found.shape[1]]
+    np.testing.assert_allclose(found[1, chosen], np.array(expected)[chosen], atol=2e-6)

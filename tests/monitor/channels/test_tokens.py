@@ -23,8 +23,8 @@ def test_typ_is_the_mean_distance_of_the_tokens(heard) -> None:
         s = trace.points[mid_depth(len(trace.points)), b, : len(text)].double() - typical.law.mean.double()
         each = torch.einsum("ni,ij,nj->n", s, inverse, s) / s.shape[1]
         np.testing.assert_allclose(told.values[b], float(each.mean()), rtol=1e-4)
-        np.testing.assert_allclose(told.tokens[b, : len(text)], each.numpy(), rtol=1e-3, atol=1e-3)
-        assert not told.tokens[b, len(text) :].any()
+        np.testing.assert_allclose(told.weights()[b, : len(text)], each.numpy(), rtol=1e-3, atol=1e-3)
+        assert not told.weights()[b, len(text) :].any()
 
 
 def test_the_worst_window_is_found_by_looking_at_all_of_them(heard) -> None:
@@ -40,7 +40,7 @@ def test_the_worst_window_is_found_by_looking_at_all_of_them(heard) -> None:
         width = min(16, max(4, n // 4))
         means = [each[i : i + width].mean() for i in range(n - width + 1)]
         np.testing.assert_allclose(told.values[b], max(means), rtol=1e-4)
-        inside = np.flatnonzero(told.tokens[b])
+        inside = np.flatnonzero(told.weights()[b])
         assert inside.tolist() == list(range(int(np.argmax(means)), int(np.argmax(means)) + width))
 
 
@@ -63,4 +63,4 @@ def test_a_foreign_stretch_is_where_the_window_is() -> None:
     text[0, 20:36, 0] += 3.0
     told = window.evidence(said(text))
     assert told.values[0] > 2 * usual.values[0]
-    assert 24 <= np.flatnonzero(told.tokens[0]).mean() <= 31
+    assert 24 <= np.flatnonzero(told.weights()[0]).mean() <= 31

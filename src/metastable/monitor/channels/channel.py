@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -18,8 +19,12 @@ class Evidence:
     values: Float[np.ndarray, "b"]
     place: Integer[np.ndarray, "b"]
     """The place p that says so most loudly; -1 where the channel knows no places."""
-    tokens: Float[np.ndarray, "b k"] | None = None
-    """A weight for every token of the trace; None where the channel knows no tokens."""
+    tokens: Float[np.ndarray, "b k"] | Callable[[], Float[np.ndarray, "b k"]] | None = None
+    """A weight for every token of the trace, or how to find it; None where the channel knows no tokens."""
+
+    def weights(self) -> Float[np.ndarray, "b k"] | None:
+        """The weight of every token, if the channel knows tokens."""
+        return self.tokens() if callable(self.tokens) else self.tokens
 
 
 class Channel(Protocol):

@@ -52,7 +52,7 @@ class Coherence:
         told = trace.points[first] @ self.direction[:d] + trace.points[second] @ self.direction[d:] + self.offset
         told = torch.nn.functional.softplus(told) * trace.mask
         values = (told.sum(dim=1) / trace.count.clamp_min(1)).double().cpu().numpy()
-        return Evidence(values, np.full(len(values), second), told.double().cpu().numpy())
+        return Evidence(values, np.full(len(values), second), lambda: told.double().cpu().numpy())
 
 
 class CoherenceLearner:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,30 +29,38 @@ class Lexical:
     def evidence(self, trace: Trace) -> Evidence:
         """How surprising the tokens are, one after the other."""
         assert trace.ids is not None
-        told = [self.surprisal(ids) for ids in trace.ids]
+        told = self._surprisals(trace.ids)
         values = np.array([row.mean() if len(row) else 0.0 for row in told])
+        return Evidence(values, np.full(len(values), -1), lambda: self._shares(trace, told))
+
+    def _shares(self, trace: Trace, told: Sequence[np.ndarray]) -> Float[np.ndarray, "b k"]:
+        """The surprisal of every token of the trace."""
         numbers, mask = trace.numbers.cpu().numpy(), trace.mask.cpu().numpy()
         tokens = np.zeros(mask.shape)
         for b, row in enumerate(told):
             if len(row):
                 tokens[b] = np.where(mask[b], row[np.minimum(numbers[b], len(row) - 1)], 0.0)
-        return Evidence(values, np.full(len(values), -1), tokens)
+        return tokens
 
     def surprisal(self, ids: Integer[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
         """-log p of every token, in nats, given the one before it; the first one given nothing."""
+        return self._surprisals([ids])[0]
+
+    def _surprisals(self, texts: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """All texts as one row of ids, since a look into the table of pairs costs by the call."""
         size = len(self.singles)
-        ids = np.minimum(np.asarray(ids, dtype=np.int64), size - 1)
-        if not len(ids):
-            return np.zeros(0)
-        single = (self.singles[ids] + 1.0) / (self.singles.sum() + size)
-        before = self.followed[ids[:-1]].astype(np.float64)
-        seen = np.zeros(len(ids) - 1)
-        if len(self.pairs):
+        ends = np.cumsum([len(ids) for ids in texts])
+        ids = np.minimum(np.concatenate([np.asarray(ids, dtype=np.int64) for ids in texts]), size - 1)
+        single = (self.singles[ids] + 1.0) / (int(self.singles.sum(dtype=np.int64)) + size)
+        p = single.copy()
+        if len(self.pairs) and len(ids):
             code = ids[:-1] * size + ids[1:]
             place = np.minimum(np.searchsorted(self.pairs, code), len(self.pairs) - 1)
-            seen = np.where(self.pairs[place] == code, self.counts[place], 0).astype(np.float64)
-        joint = (seen + BACKING * single[1:]) / (before + BACKING)
-        return -np.log(np.concatenate([single[:1], joint]))
+            seen = np.where(self.pairs[place] == code, self.counts[place], 0)
+            p[1:] = (seen + BACKING * single[1:]) / (self.followed[ids[:-1]] + BACKING)
+            begin = ends[:-1][ends[:-1] < len(ids)]
+            p[begin] = single[begin]
+        return np.split(-np.log(p), ends[:-1])
 
 
 class LexicalLearner:

@@ -47,13 +47,20 @@ class Layers:
             [torch.log1p(law.distance(m) / d) for law, m in zip(self.laws, means, strict=True)], dim=1
         )
         place = logs.argmax(dim=1)
+        return Evidence(
+            logs.mean(dim=1).double().cpu().numpy(), place.cpu().numpy(), lambda: self._shares(trace, place)
+        )
+
+    def _shares(self, trace: Trace, place: Tensor) -> Float[np.ndarray, "b k"]:
+        """<s_i - mean, C^-1 (mean token - mean)>: what every token adds to the distance at the loudest place."""
+        means = trace.means()
         tokens = torch.zeros(trace.mask.shape, device=means.device)
         for p in set(place.tolist()):  # the places that some text is judged by
             here = place == p
             law = self.laws[p]
             pull = law.whitened(means[p][here]) @ law.whiten.T
             tokens[here] = ((trace.points[p][here] - law.mean) @ pull[..., None])[..., 0] * trace.mask[here]
-        return Evidence(logs.mean(dim=1).double().cpu().numpy(), place.cpu().numpy(), tokens.double().cpu().numpy())
+        return tokens.double().cpu().numpy()
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ sq_p, near_p                            mean cos^2 and mean nearest cosine, at t
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,9 @@ from torch import Tensor
 from metastable.monitor.channels.channel import Evidence
 from metastable.monitor.deviation import Deviation
 from metastable.monitor.trace import Trace
+
+PAIRED = 32
+"""Most tokens whose pairs and steps are looked at, evenly spread: means over more cost more and say the same."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,15 +73,23 @@ def features(trace: Trace) -> Float[np.ndarray, "b f"]:
     pairs = (n - 1).clamp_min(1)
     concentration = (n * mean.square().sum(dim=2) - 1) / pairs
     nearness = (mean * trace.first).sum(dim=2)
-    moved = (trace.points[:-1] * trace.points[1:]).sum(dim=(2, 3)) / n.clamp_min(1)
-    rows = [*concentration, *nearness, *moved]
+    rows = [*concentration, *nearness, *_moved(trace)]
     for p in looked_at(len(trace.points)):
-        rows += _pairs(trace.points[p], trace.mask, n)
+        rows += _pairs(*trace.spread(p, PAIRED))
     return torch.stack(rows, dim=1).double().cpu().numpy()
 
 
-def _pairs(s: Float[Tensor, "b k d"], mask: Tensor, n: Tensor) -> list[Tensor]:
+def _moved(trace: Trace) -> list[Tensor]:
+    """Mean cosine of a token with itself one place further."""
+    every = [trace.spread(p, PAIRED) for p in range(len(trace.points))]
+    n = every[0][1].sum(dim=1).clamp_min(1)
+    flat = [s.flatten(1) for s, _ in every]  # one inner product per text: points that are not there are zero
+    return [torch.linalg.vecdot(a, b) / n for a, b in itertools.pairwise(flat)]
+
+
+def _pairs(s: Float[Tensor, "b k d"], mask: Tensor) -> list[Tensor]:
     """Mean squared and mean nearest cosine of two different tokens."""
+    n = mask.sum(dim=1).to(s)
     cosine = s @ s.mT
     k = s.shape[1]
     square = (cosine.square().sum(dim=(1, 2)) - n) / (n * (n - 1)).clamp_min(1)

@@ -52,9 +52,9 @@ class Typical:
     def evidence(self, trace: Trace) -> Evidence:
         """How unusual single tokens are."""
         place = mid_depth(len(trace.points))
-        distance = self.law.distance(trace.points[place]) / trace.points.shape[3] * trace.mask
+        distance = _distance(self.law, trace, place)
         values = (distance.sum(dim=1) / trace.count.clamp_min(1)).double().cpu().numpy()
-        return Evidence(values, np.full(len(values), place), distance.double().cpu().numpy())
+        return Evidence(values, np.full(len(values), place), lambda: distance.double().cpu().numpy())
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,14 +69,23 @@ class Window:
     def evidence(self, trace: Trace) -> Evidence:
         """How unusual the tokens of the worst window are."""
         place = mid_depth(len(trace.points))
-        distance = self.law.distance(trace.points[place]) / trace.points.shape[3] * trace.mask
+        distance = _distance(self.law, trace, place)
         n = trace.mask.sum(dim=1)
         width = (n // 4).clamp(LEAST_WINDOW, WINDOW)
         worst, start = _worst(distance, width, n)
         step = torch.arange(distance.shape[1], device=distance.device)[None]
         inside = (step >= start[:, None]) & (step < (start + width)[:, None])
         values = worst.double().cpu().numpy()
-        return Evidence(values, np.full(len(values), place), (distance * inside).double().cpu().numpy())
+        return Evidence(values, np.full(len(values), place), lambda: (distance * inside).double().cpu().numpy())
+
+
+def _distance(law: Gaussian, trace: Trace, place: int) -> Float[Tensor, "b k"]:
+    """Squared distance of every token, per dimension; both channels share their law."""
+
+    def compute() -> Tensor:
+        return law.distance(trace.points[place]) / trace.points.shape[3] * trace.mask
+
+    return trace.once((place, id(law)), compute)
 
 
 def _worst(distance: Float[Tensor, "b k"], width: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
