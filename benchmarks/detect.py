@@ -202,7 +202,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", type=Path)
     parser.add_argument("--domain", choices=("bbc", "imdb"), default="imdb")
-    parser.add_argument("--kinds", choices=("development", "all"), default="all")
+    parser.add_argument("--kinds", choices=("development", "held-out", "all"), default="all")
     parser.add_argument(
         "--encoder", action="append", help="all-MiniLM-L6 (default), paraphrase-MiniLM-L3, or a file"
     )
