@@ -20,7 +20,10 @@ from metastable.flows.gaussian_field import (
     rooted,
 )
 
-NONE = torch.zeros(1, 0, dtype=torch.float64)
+
+def NONE():
+    """No normals."""
+    raise AssertionError("nothing is to be drawn")
 
 
 def as_matrix(field, x, d):
@@ -66,13 +69,13 @@ def test_the_field_at_further_places_is_one_realisation():
     duration = 0.04
     driving, fresh = (torch.randn(many, 2, 2, dtype=torch.float64, generator=generator) for _ in range(2))
     places = [x[:2].expand(many, 2, 2).contiguous(), x[2:].expand(many, 2, 2).contiguous()]
-    first, second = field.at(places, math.sqrt(duration) * driving, fresh, duration)
-    assert torch.equal(first, field.at(places[:1], math.sqrt(duration) * driving, fresh, duration)[0])
+    first, second = field.at(places, math.sqrt(duration) * driving, lambda: fresh, duration)
+    assert torch.equal(first, field.at(places[:1], math.sqrt(duration) * driving, lambda: fresh, duration)[0])
     drawn = torch.cat([first, second], dim=1)[:, :, 0]
     expected = duration * field.covariance((x @ x.T).numpy())
     spread = math.sqrt(2 / many) * duration / 2
     assert np.abs((drawn.T @ drawn / many).numpy() - expected).max() < 5 * spread
-    again = field.at([places[0], places[0]], math.sqrt(duration) * driving, fresh, duration)
+    again = field.at([places[0], places[0]], math.sqrt(duration) * driving, lambda: fresh, duration)
     assert torch.allclose(again[0], again[1], atol=1e-7)
 
 
@@ -84,7 +87,7 @@ def test_a_random_layer_and_independent_noise():
     w1 = torch.randn(1, *layer.fresh(4, d), dtype=torch.float64, generator=generator)
     w2 = torch.randn(1, *layer.size(4, d), dtype=torch.float64, generator=generator)
     expected = torch.tanh(x[0] @ w1[0]) @ w2[0] / math.sqrt(m)
-    assert torch.allclose(layer.at([x], w2, w1, 1.0)[0][0], expected, atol=1e-14)
+    assert torch.allclose(layer.at([x], w2, lambda: w1, 1.0)[0][0], expected, atol=1e-14)
     own = Independent(Covariance.of_activation("relu"))
     normals = torch.randn(1, 4, d, dtype=torch.float64, generator=generator)
     assert torch.equal(own.at([x], normals, NONE, 1.0)[0], math.sqrt(0.5) * normals)

@@ -218,7 +218,9 @@ def _expanded(activation: Callable[[Tensor], Tensor], name: str = "activation", 
     if abs(total - squares.sum()) > SMOOTH * total:
         raise InvalidInput("activation must be smooth and of moderate growth here; give covariance= instead")
     slope = float(np.arange(TERMS) @ squares)
-    kappa = partial(_polynomial, tuple(squares))
+    # What comes after this place is less than rounding in kappa(1).
+    kept = int(np.argmax(np.cumsum(squares) >= squares.sum() * (1 - 1e-16))) + 1
+    kappa = partial(_polynomial, tuple(squares[:kept]))
     return Covariance(name, kappa, slope, activation, source=None if known else activation)
 
 

@@ -11,7 +11,7 @@ Every one is the same for any number of threads, and token i does not depend on 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numba
@@ -27,14 +27,20 @@ from metastable.threads import over_rows
 Places = Sequence[Float[Tensor, "b n d"]]
 """Tokens of b systems at which one field is asked for, once or twice within a step."""
 
+Fresh = Callable[[], Float[Tensor, "b ..."]]
+"""Normals that a step draws anew, drawn only when they are needed."""
+
 _compiled = numba.njit(nogil=True, cache=True, error_model="numpy")
 MOST_FEATURES = 4096
 """Most monomials of a polynomial kappa that stand for it exactly; beyond, the Gram matrix is cheaper for up
 to some thousand tokens."""
-ROUNDING = 8 * np.finfo(np.float64).eps
-"""Pivots below this, times the number of tokens and kappa(1), are zero: tokens that have merged get one noise."""
+EPS = float(np.finfo(np.float64).eps)
+ROUNDING = 64 * EPS
+"""Pivots below this, times the number of tokens and kappa(1), are zero: tokens that have merged get one noise.
+Above, rounding of kappa changes a pivot by a percent at most."""
 NEGATIVE = 1e-8
-"""A pivot below minus this times kappa(1) is no rounding: kappa is no covariance there."""
+"""A pivot below minus this times kappa(1), and below what rounding makes of the smallest pivot before it, is no
+rounding: kappa is no covariance there."""
 
 
 class Field(Protocol):
@@ -49,9 +55,9 @@ class Field(Protocol):
         ...
 
     def at(
-        self, places: Places, driving: Float[Tensor, "b ..."], fresh: Float[Tensor, "b ..."], duration: float
+        self, places: Places, driving: Float[Tensor, "b ..."], fresh: Fresh, duration: float
     ) -> list[Float[Tensor, "b n d"]]:
-        """W at all of the places, one realisation: driving has the variance `duration`, fresh the variance 1."""
+        """W at all of the places, one realisation: driving has the variance `duration`, fresh() the variance 1."""
         ...
 
 
@@ -73,7 +79,7 @@ class Features:
         """None."""
         return (0,)
 
-    def at(self, places: Places, driving: Tensor, fresh: Tensor, duration: float) -> list[Tensor]:
+    def at(self, places: Places, driving: Tensor, fresh: Fresh, duration: float) -> list[Tensor]:
         """sum_k phi_k(x) G_k."""
         return [contracted(self.features(x), driving) for x in places]
 
@@ -102,10 +108,10 @@ class Gram:
         """What the field at a second set of places has of its own, given the first."""
         return n, d
 
-    def at(self, places: Places, driving: Tensor, fresh: Tensor, duration: float) -> list[Tensor]:
+    def at(self, places: Places, driving: Tensor, fresh: Fresh, duration: float) -> list[Tensor]:
         """L Z."""
         x = torch.cat(list(places), dim=1).contiguous()
-        normals = driving if len(places) == 1 else torch.cat([driving, math.sqrt(duration) * fresh], dim=1)
+        normals = driving if len(places) == 1 else torch.cat([driving, math.sqrt(duration) * fresh()], dim=1)
         matrix = self.covariance.function(overlaps(x))
         found = rooted(np.ascontiguousarray(matrix), normals, self.covariance.one)
         return list(found.split(places[0].shape[1], dim=1))
@@ -125,9 +131,10 @@ class RandomLayer:
         """W_1^T."""
         return d, self.width
 
-    def at(self, places: Places, driving: Tensor, fresh: Tensor, duration: float) -> list[Tensor]:
+    def at(self, places: Places, driving: Tensor, fresh: Fresh, duration: float) -> list[Tensor]:
         """The layer at all places."""
-        hidden = [self.activation(contracted(x, fresh)) / math.sqrt(self.width) for x in places]
+        first = fresh()
+        hidden = [self.activation(contracted(x, first)) / math.sqrt(self.width) for x in places]
         return [contracted(layer.contiguous(), driving) for layer in hidden]
 
 
@@ -145,7 +152,7 @@ class Independent:
         """None."""
         return (0,)
 
-    def at(self, places: Places, driving: Tensor, fresh: Tensor, duration: float) -> list[Tensor]:
+    def at(self, places: Places, driving: Tensor, fresh: Fresh, duration: float) -> list[Tensor]:
         """The same wherever the tokens are."""
         return [self.amplitude * driving for _ in places]
 
@@ -191,13 +198,13 @@ def rooted(
     """L Z with L L^T = K, positive semidefinite, read below the diagonal; the matrices are overwritten."""
     b, n = matrices.shape[:2]
     z = normals.contiguous().numpy()
-    out, lowest = np.empty_like(z), np.zeros(b)
+    out, lowest, smallest = np.empty_like(z), np.zeros(b), np.full(b, one)
 
     def work(start: int, stop: int) -> None:
-        _rooted(start, stop, matrices, z, ROUNDING * n * one, out, lowest)
+        _rooted(start, stop, matrices, z, ROUNDING * n * one, out, lowest, smallest)
 
     over_rows(work, b, cost=b * (n**3 / 6.0 + n * n * z.shape[2]))
-    if lowest.min() < -NEGATIVE * one:
+    if (lowest < -one * (NEGATIVE + ROUNDING * n * one / smallest)).any():
         raise InvalidInput(
             f"covariance must be positive semidefinite, got a pivot {lowest.min():.3g} at the tokens of a run"
         )
@@ -228,7 +235,7 @@ def _overlaps(start, stop, x, out):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def _rooted(start, stop, matrices, z, zero, out, lowest):  # type: ignore[no-untyped-def]
+def _rooted(start, stop, matrices, z, zero, out, lowest, smallest):  # type: ignore[no-untyped-def]
     # Row by row, so that a row depends only on those before it; a pivot that is zero has nothing of its own.
     n, d = z.shape[1], z.shape[2]
     for s in range(start, stop):
@@ -243,6 +250,8 @@ def _rooted(start, stop, matrices, z, zero, out, lowest):  # type: ignore[no-unt
                 else:
                     lowest[s] = min(lowest[s], rest)
                     root[i, i] = math.sqrt(rest) if rest > zero else 0.0
+                    if rest > zero:
+                        smallest[s] = min(smallest[s], rest)
             for a in range(d):
                 out[s, i, a] = 0.0
             for j in range(i + 1):

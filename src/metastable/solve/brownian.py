@@ -15,9 +15,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-ROOT = 11
-"""Intervals at the roots are between 2^10 and 2^11 long, longer than any step: steps m 2^-j of one m in [1/2, 1)
-are steps of one path."""
+ROOT = 3
+"""Intervals at the roots are between 4 and 8 long: steps m 2^-j < 8 of one m in [1/2, 1) are steps of one path."""
 FINEST = 30
 """Bisections of a step after which the path is straight: a part in 1e9 of it."""
 FRESH = 2**32

@@ -6,6 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 from jaxtyping import Float
@@ -13,6 +14,7 @@ from torch import Tensor
 
 from metastable.flows.common_noise import CommonNoise
 from metastable.flows.flow import Flow
+from metastable.flows.gaussian_field import Fresh
 from metastable.solve.problem import Problem, State, Step, require_finite, require_finite_velocity
 from metastable.solve.stepper import Stepper
 
@@ -26,7 +28,7 @@ class Noise:
 
     flow: CommonNoise
     driving: Tensor
-    fresh: Tensor
+    fresh: Fresh
     duration: float
 
     def at(self, *places: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
@@ -71,13 +73,13 @@ class NoisyStep(Stepper):
         end = limit if after >= limit - SNAP * h else after
         size, own = flow.noise_sizes(state.points)
         motion = problem.brownian(size)
-        fresh, slope = motion.fresh(k, own), self.slope(problem, state.t, state.points)
+        slope = self.slope(problem, state.t, state.points)
         require_finite_velocity(slope, state.t, flow)
 
         def at(t: float) -> Tensor:
             ends = ((time - problem.start) / h - k for time in (state.t, t))
             u, v = (0.0 if part < SNAP else 1.0 if part > 1 - SNAP else part for part in ends)
-            noise = Noise(flow, motion.increment(k, u, v), fresh, t - state.t)
+            noise = Noise(flow, motion.increment(k, u, v), partial(motion.fresh, k, own), t - state.t)
             points = problem.retract(state.points + self.increment(problem, state, slope, t, noise))
             require_finite(points, t, self.name)
             return points
