@@ -30,7 +30,7 @@ def engine() -> None:
 
     import metastable as ms
     from metastable import observe
-    from metastable.flows import HeadDescent
+    from metastable.flows import CommonNoise, HeadDescent
     from metastable.weights import OrnsteinUhlenbeck, Target
 
     for d, nodes in ((2, ms.sphere.equispaced(9)), (3, ms.sphere.fibonacci(9)), (5, ms.sphere.uniform(9, 5))):
@@ -53,6 +53,12 @@ def engine() -> None:
                 path = ms.solve(flow, rho, 0.2, times=3, method=method, events=[event])
                 assert path.points.shape == (3, 9, d)
         ms.solve(ms.EuclideanAttention(w, 1.0), 2 * nodes, 0.2)
+        for kappa in ("linear", "relu", "tanh"):
+            for method in ("auto", "heun", "euler-maruyama", "layers"):
+                noisy = CommonNoise(ms.SelfAttention(w, 1.0), kappa)
+                ms.solve(noisy, rho, 0.2, times=[0.0, 0.13, 0.2], method=method, step=0.1)
+            ms.solve(CommonNoise(None, kappa, width=3), ms.Ensemble(nodes.expand(2, 9, d)), 0.2, step=0.1)
+        ms.solve(CommonNoise(covariance=lambda g: g, independent=True), rho, 0.2, step=0.1)
         for target in (Target.resting(d, 2), Target.oscillating(d, 2)):
             moving = OrnsteinUhlenbeck(target, 0.2, 4)
             for mobility in ("head", "harmonic"):
@@ -160,6 +166,9 @@ def theory() -> None:
             forecast.to_dict(np.linspace(0.0, 1.0, 4))
             forecast.bound(ms.solve(ms.SelfAttention(w, 20.0), rho, 0.5, times=3))
         theory.growth_constant(w)
+    motion = theory.TwoPointMotion("gelu", 4, attention=1.0)
+    assert motion.drift(0.3) > 0 and motion.variance([0.1, 0.2]).shape == (2,) and motion.coercivity
+    assert theory.largest_dimension("erf") == 11
 
 
 def drawing() -> None:
@@ -191,7 +200,7 @@ def papers() -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         claims = ["zero-temperature-closed-forms", "oblique-projector", "long-context", "antipodal-tilting"]
-        claims += ["mixed-equilibria", "super-additive-rates", "weights-law", "double-well"]
+        claims += ["mixed-equilibria", "super-additive-rates", "weights-law", "double-well", "attention-exponent"]
         verdicts = ms.verify("all", quick=True, out=folder, claims=claims, jobs=1)
         write_report(verdicts, folder, paper="all", quick=True, seed=0)
 

@@ -232,6 +232,10 @@ RIGHT_FOR: dict[str, dict[str, Callable[[], Any]]] = {
     },
     "ms.sphere.chordal_distance": {"a": lambda: tokens().points, "b": lambda: tokens().points},
     "ms.sphere.geodesic_distance": {"a": lambda: tokens().points, "b": lambda: tokens().points},
+    "ms.flows.CommonNoise": {"activation": lambda: "linear"},
+    "ms.flows.Covariance": {"name": lambda: "own", "function": lambda: lambda g: g, "slope": lambda: 1.0},
+    "ms.theory.TwoPointMotion": {"kappa": lambda: "relu", "d": lambda: 3},
+    "ms.theory.largest_dimension": {"kappa": lambda: "tanh"},
     "ms.flows.HeadDescent": {"heads": lambda: np.eye(2)},
     "ms.observe.energy_balance": {"flow": descending, "path": descended},
     "ms.observe.head_dissipation": {"flow": descending},
@@ -266,6 +270,9 @@ INSTANCES: dict[str, Callable[[], Any]] = {
     "head energies": lambda: ms.observe.head_energies(tokens(), ms.UnnormalizedAttention(head_of_one(), 1.0)),
     "axisymmetric": lambda: ms.flows.AxisymmetricAttention(3, 2.0),
     "causal": lambda: ms.flows.Causal(flow(), 1.0),
+    "common noise": lambda: ms.flows.CommonNoise(flow(), "relu"),
+    "covariance": lambda: ms.flows.Covariance.of_activation("relu"),
+    "two-point motion": lambda: theory.TwoPointMotion("relu", 3),
     "path": path,
     "flow of many": lambda: ms.SelfAttention(head(), [1.0, 2.0]),
     "path of many": lambda: ms.solve(flow(), Ensemble(ms.sphere.uniform(6, 2, seed=1).view(2, 3, 2)), 0.2),
@@ -287,7 +294,7 @@ INSTANCES: dict[str, Callable[[], Any]] = {
 PROTOCOL = {
     "drift", "ambient_drift", "evaluate", "attention", "rate", "weights_at", "advance", "begin", "refusal", "gap",
     "apply_after_average", "evaluate_many", "gaps", "judge", "once", "can", "available", "at_tolerance",
-    "combined", "heads_at", "pullback",
+    "combined", "heads_at", "pullback", "noise", "noise_sizes", "field", "function", "launched",
 }  # fmt: skip
 """Methods that the engine calls with what it has checked: a stepper's, a kernel's, a flow's inner ones."""
 

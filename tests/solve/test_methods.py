@@ -35,7 +35,7 @@ def test_a_registered_method_is_known_by_its_name(registry):
     by_name, by_hand = small_run(method="midpoint", step=0.02), small_run(method=Midpoint(), step=0.02)
     assert torch.equal(by_name.end.points, by_hand.end.points)
     assert by_name.provenance["fingerprint"] == by_hand.provenance["fingerprint"]
-    with pytest.raises(InvalidInput, match="adaptive, dop853, rk4, euler, exact, switching, midpoint"):
+    with pytest.raises(InvalidInput, match=r"adaptive, dop853, rk4, euler, exact, switching, .*midpoint"):
         small_run(method="magic")
     register_stepper(Midpoint)
 

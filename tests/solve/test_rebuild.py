@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import metastable as ms
-from metastable.flows import Causal
+from metastable.flows import Causal, CommonNoise
 from metastable.solve.rebuild import rebuilt
 from small_runs import low_rank_and_dense, random_weights
 
@@ -24,6 +24,8 @@ from small_runs import low_rank_and_dense, random_weights
         ms.EuclideanAttention(random_weights(4, 2), 1.0),
         ms.MultiHead([ms.SelfAttention(random_weights(s, 3), s) for s in (1, 2)], "mean"),
         Causal(ms.UnnormalizedAttention(random_weights(2, 2), 1.5), 0.7, include_self=False),
+        CommonNoise(ms.SelfAttention(random_weights(2, 2), 1.5), "tanh", scale=0.5, width=3),
+        CommonNoise(ms.SelfAttention(random_weights(2, 2), 1.5), covariance=[0.5, 1.0], independent=True),
     ],
     ids=lambda flow: type(flow).__name__,
 )

@@ -2,6 +2,8 @@
 
 from metastable.flows.axisymmetric import AxisymmetricAttention
 from metastable.flows.causal import Causal
+from metastable.flows.common_noise import CommonNoise
+from metastable.flows.covariance import Covariance
 from metastable.flows.drift import Drift, Velocity
 from metastable.flows.energy import interaction_energy
 from metastable.flows.euclidean import EuclideanAttention
@@ -18,6 +20,8 @@ from metastable.flows.zero_temperature import ZeroTemperature
 __all__ = [
     "AxisymmetricAttention",
     "Causal",
+    "CommonNoise",
+    "Covariance",
     "Drift",
     "EuclideanAttention",
     "Flow",

@@ -24,6 +24,9 @@ from metastable.measure import as_tensor
 from metastable.sphere import normalize
 from metastable.weights import AttentionWeights, Schedule
 
+ANY_DIMENSION = 0
+"""The dimension `d` of a flow that is defined for tokens of every dimension."""
+
 
 class Flow(ABC):
     """A flow x_i' = P_{x_i} F_i(t, x, m) of tokens with masses on the sphere (or x_i' = F_i in R^d).
@@ -45,6 +48,8 @@ class Flow(ABC):
     """False for a field with jumps at unknown places, on which plain error control only wastes steps."""
     residual: bool = False
     """True for a trained layer, which adds F itself and normalises: Euler then steps x <- (x + h F)/|x + h F|."""
+    stochastic: bool = False
+    """True for a flow with a noise, which only the methods for it can solve (see `CommonNoise`)."""
     caches: ClassVar[tuple[str, ...]] = ()
     """Attributes that are only memory, and no part of what tells this flow from others (see `describe`)."""
 
@@ -58,7 +63,7 @@ class Flow(ABC):
     @property
     @abstractmethod
     def d(self) -> int:
-        """Dimension of the tokens."""
+        """Dimension of the tokens; `ANY_DIMENSION` for a flow that takes every one."""
 
     @property
     def breakpoints(self) -> tuple[float, ...]:
@@ -95,8 +100,8 @@ class Flow(ABC):
         if self.systems is not None:
             raise InvalidInput(one_system(self))
         x, m = (_floating(given, name) for given, name in ((points, "points"), (mass, "mass")))
-        if x.ndim != 2 or x.shape[0] < 1 or x.shape[1] != self.d:
-            raise InvalidInput(f"points must have shape (n, {self.d}), got {shown(x)}")
+        if x.ndim != 2 or x.shape[0] < 1 or self.d not in (x.shape[1], ANY_DIMENSION):
+            raise InvalidInput(f"points must have shape (n, {self.d or 'd'}), got {shown(x)}")
         if m.shape != x.shape[:1] or m.device != x.device:
             raise InvalidInput(f"mass must have shape ({len(x)},) like the points, got {shown(m)}")
         return x, m.to(x.dtype)

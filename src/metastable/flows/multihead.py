@@ -39,6 +39,8 @@ class MultiHead(Flow):
         self.heads = sequence(heads, "heads", Flow, "flows")
         if not self.heads:
             raise InvalidInput("MultiHead needs at least one head, got none")
+        if any(head.stochastic for head in self.heads):
+            raise InvalidInput("a head has no noise of its own; CommonNoise(MultiHead([...]), ...) adds one to all")
         if len({head.d for head in self.heads}) > 1:
             raise InvalidInput(f"all heads must have one dimension, got {sorted({h.d for h in self.heads})}")
         if len({head.spherical for head in self.heads}) > 1:

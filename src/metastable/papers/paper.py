@@ -83,6 +83,13 @@ PAPERS: dict[str, Paper] = {
         "2605.09213",
         "metastable.papers.lost_in_the_middle",
     ),
+    "common-noise": Paper(
+        "common-noise",
+        "Stochastic limits, synchronisation by noise",
+        "Agazzi, Bruno, Mosig García, Saviozzi, Romito",
+        "2604.26898",
+        "metastable.papers.common_noise",
+    ),
 }
 
 

@@ -10,7 +10,7 @@ import torch
 
 from metastable.arguments import instance, integer, number, numbers, shape, shown
 from metastable.errors import InvalidInput
-from metastable.flows.flow import Flow
+from metastable.flows.flow import ANY_DIMENSION, Flow
 from metastable.measure import Ensemble, Measure, as_measure, check_dtype
 
 MOST_TIMES = 2**24
@@ -31,7 +31,7 @@ def initial_measure(flow: Any, rho0: Any, dtype: torch.dtype | None) -> Measure:
         )
     given = as_measure(rho0, sphere=flow.spherical, dtype=dtype)
     rho = given.to() if given is rho0 else given
-    if rho.d != flow.d:
+    if flow.d not in (rho.d, ANY_DIMENSION):
         raise InvalidInput(f"the tokens have dimension {rho.d} but the flow's weights have dimension {flow.d}")
     if flow.spherical and not rho.sphere:
         raise InvalidInput("this flow lives on the sphere but the measure was built with sphere=False")
@@ -43,7 +43,7 @@ def initial_ensemble(flow: Any, many: Ensemble, dtype: torch.dtype | None) -> En
     flow = instance(flow, "flow", Flow, "a Flow such as SelfAttention")
     check_dtype(dtype)
     own = many.to(dtype=dtype)
-    if own.d != flow.d:
+    if flow.d not in (own.d, ANY_DIMENSION):
         raise InvalidInput(f"the tokens have dimension {own.d} but the flow's weights have dimension {flow.d}")
     if flow.spherical and not own.sphere:
         raise InvalidInput("this flow lives on the sphere but the ensemble was built with sphere=False")

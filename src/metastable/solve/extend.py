@@ -70,7 +70,7 @@ class Onward:
         max_steps = None if max_steps is None else integer(max_steps, "max_steps", least=1)
         every = number(checkpoint_every, "checkpoint_every", least=0)
         record = path.provenance["parameters"]
-        how = {name: record[name] for name in PLAIN} | {"t": end, "times": kept + later}
+        how = {name: record[name] for name in PLAIN if name in record} | {"t": end, "times": kept + later}
         own = self._flow(flow, record)
         plan = Plan(how["t0"], end, how["rtol"], how["atol"], dtype=before.state.points.dtype)
         task = Task.of(
@@ -154,8 +154,8 @@ class Onward:
         return any(hit.name == event.name and hit.time == path.end_time for hit in path.events)
 
 
-PLAIN = ("t0", "rtol", "atol", "step", "max_step", "n", "d", "dtype", "tokens")
-"""Parameters of a run that its continuation takes over as they are."""
+PLAIN = ("t0", "rtol", "atol", "step", "max_step", "n", "d", "dtype", "tokens", "seed")
+"""Parameters of a run that its continuation takes over as they are; the seed is one of those with noise."""
 
 
 def _end(path: Path, t: Any) -> float:

@@ -8,18 +8,23 @@ from typing import TypeVar
 
 from metastable.arguments import shown
 from metastable.errors import InvalidInput
+from metastable.flows.common_noise import CommonNoise
 from metastable.flows.flow import Flow
 from metastable.solve.adaptive import Adaptive
 from metastable.solve.dop853 import Dop853
 from metastable.solve.euler import Euler
+from metastable.solve.euler_maruyama import EulerMaruyama
 from metastable.solve.exact import Exact
+from metastable.solve.heun import Heun
+from metastable.solve.layers import Layers
 from metastable.solve.rk4 import RK4
 from metastable.solve.stepper import Stepper
 from metastable.solve.switching import Switching
 
 METHODS: dict[str, type[Stepper]] = {}
 """Integration methods by name: adaptive 5(4), dop853 8(5,3), RK4 (order 4), Euler (order 1), exact (zero
-temperature only), switching (Hardmax only), and those that were registered."""
+temperature only), switching (Hardmax only), euler-maruyama, heun and layers (weak order 1, flows with noise), and
+those that were registered."""
 
 CROSSING = 2e-3
 """Largest tolerance rtol + atol for which "auto" takes the pair of order 8 rather than that of order 5: from
@@ -53,7 +58,7 @@ def register_stepper(kind: type[S]) -> type[S]:
     return kind
 
 
-for _kind in (Adaptive, Dop853, RK4, Euler, Exact, Switching):
+for _kind in (Adaptive, Dop853, RK4, Euler, Exact, Switching, EulerMaruyama, Heun, Layers):
     register_stepper(_kind)
 
 
@@ -66,6 +71,8 @@ def choose_stepper(flow: Flow, method: str | Stepper, step: float | None, tolera
         stepper = method
         if not isinstance(getattr(stepper, "name", None), str):
             raise InvalidInput(f"the stepper {type(stepper).__name__} needs a name")
+    elif isinstance(method, str) and method == "auto" and isinstance(flow, CommonNoise):
+        stepper = METHODS["layers" if flow.width is not None else "heun" if flow.features else "euler-maruyama"]()
     elif isinstance(method, str) and method == "auto":
         exact = (kind() for kind in METHODS.values() if kind.exact)
         fallback = "rk4"
@@ -77,6 +84,9 @@ def choose_stepper(flow: Flow, method: str | Stepper, step: float | None, tolera
         raise InvalidInput(f"unknown method {shown(method)}; choose from auto, {', '.join(METHODS)}")
     else:
         stepper = METHODS[method]()
+    if flow.stochastic and not stepper.stochastic:
+        noisy = ", ".join(name for name, kind in METHODS.items() if kind.stochastic)
+        raise InvalidInput(f"method {shown(stepper.name)} knows no noise; choose from auto, {noisy}")
     if (reason := stepper.refusal(flow)) is not None:
         raise InvalidInput(reason)
     return stepper

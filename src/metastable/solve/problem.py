@@ -11,12 +11,13 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable import rowwise
-from metastable.arguments import instance, number, shown
+from metastable.arguments import instance, integer, number, shown
 from metastable.attention.lengths import all_finite
 from metastable.errors import InvalidInput, SolveError
 from metastable.flows.drift import Drift, Velocity
 from metastable.flows.flow import Flow
 from metastable.flows.pullback import Pullback
+from metastable.solve.brownian import Brownian
 from metastable.sphere import normalize
 
 FRAMES_AT_ONCE = 32
@@ -38,6 +39,10 @@ class Problem:
     stretch_start: float = -math.inf
     """Its start, if the field jumps there; at that very time the field is the one after it."""
     evaluations: int = 0
+    start: float = 0.0
+    """Where the run began: steps of flows with noise are counted from there."""
+    seed: int | None = None
+    """Of the noise."""
 
     def __post_init__(self) -> None:
         instance(self.flow, "flow", Flow, "a Flow such as SelfAttention")
@@ -45,6 +50,9 @@ class Problem:
         self.rtol, self.atol = number(self.rtol, "rtol", least=0), number(self.atol, "atol", least=0)
         self.step = None if self.step is None else number(self.step, "step", above=0)
         self.max_step = number(self.max_step, "max_step", above=0, finite=False)
+        self.start = number(self.start, "start")
+        self.seed = None if self.seed is None else integer(self.seed, "seed")
+        self._brownian: Brownian | None = None
 
     def velocity(self, t: float, points: Float[Tensor, "n d"], out: Float[Tensor, "n d"] | None = None) -> Velocity:
         """The field at time t, at points that `retract` or `combine` returned, and the rate that bounds a step."""
@@ -64,6 +72,13 @@ class Problem:
     def projected(self, points: Float[Tensor, "n d"], drift: Drift) -> Float[Tensor, "n d"]:
         """The velocity that a drift gives, to the digits of `velocity`."""
         return self.flow._projected(points, drift)
+
+    def brownian(self, shape: tuple[int, ...]) -> Brownian:
+        """The Brownian motion of the run, with its memory of the last step."""
+        if self._brownian is None or self._brownian.shape != shape:
+            assert self.step is not None
+            self._brownian = Brownian(self.seed or 0, self.step, shape)
+        return self._brownian
 
     def _inside(self, t: float) -> float:
         """The time at which the field is that of the stretch, also at its very ends."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from metastable.flows import (
     Causal,
+    CommonNoise,
     EuclideanAttention,
     Flow,
     Hardmax,
@@ -50,6 +51,12 @@ def _candidate(description: dict[str, Any]) -> Flow | None:
     if description["flow"] == "Causal":
         inner = rebuilt(options.pop("of"))
         return None if inner is None else Causal(inner, **options)
+    if description["flow"] == "CommonNoise":
+        drift = options.pop("of")
+        inner = None if drift is None else rebuilt(drift)
+        name, coefficients = options.pop("kappa"), options.pop("coefficients", None)
+        kappa = {"covariance": coefficients} if name == "polynomial" else {"activation": name}
+        return None if (inner is None) != (drift is None) else CommonNoise(inner, **kappa, **options)
     kind, weights = KINDS.get(description["flow"]), description.get("weights", {})
     if kind is None or not isinstance(weights, dict) or "V" not in weights:
         return None

@@ -11,9 +11,11 @@ from typing import Any, overload
 import torch
 
 from metastable.arguments import flag, instance, integer, number, place, sequence
+from metastable.flows.common_noise import CommonNoise
 from metastable.flows.flow import Flow
 from metastable.flows.plan import Plan
 from metastable.measure import Ensemble, Measure
+from metastable.solve.abreast import abreast_stepper, integrate_abreast
 from metastable.solve.arguments import initial_ensemble, initial_measure, interval, positive, save_times, tolerances
 from metastable.solve.checkpoint import Checkpoint
 from metastable.solve.events import Event
@@ -112,9 +114,11 @@ def solve(
         keeps m equidistant ones. Memory is that of the kept frames plus a few times n x d.
     method: "dop853" and "adaptive" (order 8(5,3) and 5(4), error control per token), "rk4" and "euler" (fixed
         `step`, default 0.01; Euler with step 1/L is a network of L layers), "exact" (zero temperature only),
-        "switching" (Hardmax only: its jumps are located), the name of a registered stepper, or a `Stepper`; "auto"
-        takes exact or switching where they apply, rk4 where the field jumps otherwise or a `step` is given, else
-        the pair that needs fewer evaluations: dop853, or adaptive for coarse tolerances and float32.
+        "switching" (Hardmax only: its jumps are located); for `CommonNoise` "heun" and "euler-maruyama" (fixed
+        `step`, strong order 1/2, weak order 1) and "layers" (a random transformer); the name of a registered
+        stepper, or a `Stepper`; "auto" takes exact or switching where they apply, rk4 where the field jumps
+        otherwise or a `step` is given, else the pair that needs fewer evaluations: dop853, or adaptive for coarse
+        tolerances and float32; with noise heun where the field has features, else euler-maruyama.
     rtol, atol: the largest tangential error of any token in one step is a tenth of atol + rtol |x|.
     max_step: bound for both pairs; besides, no step is longer than the flow's time scale.
     max_steps: the run ends with an error after so many; without it a run of more than 10^9 steps is refused.
@@ -126,7 +130,8 @@ def solve(
         after an interruption goes on from the last checkpoint and gives the same digits; after completion it
         just opens the result, and no observer sees a step. `resume=False` starts anew, and replaces what is there
         when the new run is complete. One run at a time writes there (see `lock`).
-    seed: recorded in the provenance, for the samples behind `rho0`.
+    seed: of the noise of a flow that has one, 0 by default; otherwise only recorded in the provenance, for the
+        samples behind `rho0`.
     t0: the time at which `rho0` stands, for weights that depend on time.
     key: a word that stands for what cannot be read of the flow, the method or the events (an open file, a compiled
         network); runs with `out` are told apart by it. Everything else is told apart by code and values.
@@ -148,10 +153,14 @@ def solve(
     guests = (*observers_of(observers), *progress_observers(progress))
     for event in watched:
         event.gap(*((rho.points, rho.mass) if isinstance(rho, Measure) else (rho.points[0], rho.mass[0])))
+    seed = None if seed is None else integer(seed, "seed")
     prepared = flow.for_run(Plan(t0, t, rtol, atol, step, rho.points.dtype))
     tolerance = rtol + atol if rho.points.dtype == torch.float64 else math.inf
     stepper: Stepper
-    if isinstance(rho, Ensemble):
+    if isinstance(rho, Ensemble) and isinstance(prepared, CommonNoise):
+        stepper = abreast_stepper(prepared, method, step, watched, observers, out)
+        prepared = prepared.abreast(rho.b)
+    elif isinstance(rho, Ensemble):
         stepper = many_stepper(prepared, method, step, tolerance, observers, out)
     else:
         stepper = choose_stepper(prepared, method, step, tolerance)
@@ -169,16 +178,20 @@ def solve(
         "dtype": str(rho.points.dtype).removeprefix("torch."),
         "tokens": digest(rho.points, rho.mass),
     }
+    if flow.stochastic:
+        seed = how["seed"] = seed or 0
     task = Task.of(
         prepared,
-        rho.mass,
+        rho.mass if isinstance(rho, Measure) else rho.mass.reshape(-1) if flow.stochastic else rho.mass,
         stepper,
         watched,
         how,
-        seed=None if seed is None else integer(seed, "seed"),
+        seed=seed,
         key=None if key is None else instance(key, "key", str, "a word"),
         bounded=max_steps is not None or len(guests) > 0,
     )
+    if isinstance(rho, Ensemble) and flow.stochastic:
+        return integrate_abreast(task, rho, guests, max_steps)
     if isinstance(rho, Ensemble):
         return integrate_many(task, rho, guests, max_steps)
     start = Checkpoint(task.fingerprint, State(t0, rho.points))

@@ -20,6 +20,8 @@ class Stepper(ABC):
     order: ClassVar[int]
     exact: ClassVar[bool] = False
     """Whether there is no error but rounding: "auto" takes such a method wherever it does not refuse the flow."""
+    stochastic: ClassVar[bool] = False
+    """Whether it is for flows with noise; all others are refused such flows."""
     caches: ClassVar[tuple[str, ...]] = ()
     """Attributes that are only memory, and no part of what tells this stepper from others."""
 

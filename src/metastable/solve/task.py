@@ -73,7 +73,15 @@ class Task:
         # No step is longer than the time in which the field itself changes: a pulse is not stepped over.
         longest = min(how["max_step"] or math.inf, time_scale(self.flow))
         return Problem(
-            self.flow, self.mass, how["rtol"], how["atol"], how["step"], longest, evaluations=evaluations
+            self.flow,
+            self.mass,
+            how["rtol"],
+            how["atol"],
+            how["step"],
+            longest,
+            evaluations=evaluations,
+            start=how["t0"],
+            seed=how.get("seed"),
         )
 
     @property

@@ -17,6 +17,7 @@ from metastable.theory.attention_jacobian import attention_jacobian, tangent_bas
 from metastable.theory.bound import Bound
 from metastable.theory.closed_forms import log_jacobian, planar_travel_time, transported_density, uniform_distance
 from metastable.theory.closure import Cluster
+from metastable.theory.common_noise import TwoPointMotion, largest_dimension
 from metastable.theory.forecast import Forecast, forecast
 from metastable.theory.laplace import (
     attention_defect,
@@ -86,6 +87,7 @@ __all__ = [
     "Spectrum",
     "Terminal",
     "Times",
+    "TwoPointMotion",
     "attention_defect",
     "attention_jacobian",
     "bessel_ratio",
@@ -112,6 +114,7 @@ __all__ = [
     "guaranteed_distance",
     "guaranteed_tangent",
     "jacobian",
+    "largest_dimension",
     "last_departure",
     "limit",
     "limit_map",

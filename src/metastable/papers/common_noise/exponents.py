@@ -1,0 +1,332 @@
+"""Claims about close tokens: the Lyapunov exponent, the dimensions in which noise synchronises, mean and median."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from torch import Tensor
+
+from metastable.drawing import Lines, Series
+from metastable.flows import CommonNoise
+from metastable.papers.claim import Claim, Outcome, Setting, as_rows
+from metastable.papers.common_noise.pairs import distance, extrapolated, mean_and_error, pairs
+from metastable.papers.reading import SAMPLING, beside, farthest
+from metastable.papers.verdict import ESTIMATE
+from metastable.solve import solve
+from metastable.theory import TwoPointMotion
+
+THEME = "Synchronisation by noise"
+APART = 1e-7
+"""1 - g at the start: in the time of the runs neither of order one nor lost in rounding."""
+METHOD = "euler-maruyama"
+EXPONENTS = (
+    ("linear", 3),
+    ("linear", 5),
+    ("relu", 3),
+    ("relu", 8),
+    ("tanh", 5),
+    ("gelu", 6),
+    ("constant", 3),
+    ("constant", 6),
+)
+SAMPLES = (3000, 40_000, 700)
+"""Pairs of every case in a quick, full and small run."""
+TIME = 0.6
+"""Time in units of 1/kappa(1)."""
+STEPS_PER_DIMENSION = 6
+"""Steps of the coarser run per dimension: h d kappa(1) = TIME/6, whose square is left by the extrapolation."""
+SECOND_ORDER = 0.03
+"""What the extrapolation leaves, in units of kappa(1): 3 (h d kappa(1))^2 for ReLU with d = 3 and 8, measured at
+twice and four times the step."""
+ALMOST = ("erf", "tanh", "sin")
+"""Activations with kappa'(1) > kappa(1) by 18 to 31%: beyond some dimension they do not synchronise."""
+DIMENSIONS = (4, 10, 16)
+DIMENSION_SAMPLES = (800, 20_000, 400)
+MEANS = (("linear", 4), ("relu", 5), ("tanh", 6), ("sigmoid", 6))
+MEAN_TIME = 0.25
+"""Time in units of 1/kappa(1) in which the mean is still that of typical pairs."""
+MEAN_SAMPLES = (4000, 100_000, 1500)
+
+
+def exponent(activation: str, d: int, samples: int, seed: int) -> tuple[float, float]:
+    """Rate of the mean of log(1 - g) from almost consensus, in units of kappa(1), and its standard error."""
+    t = TIME / TwoPointMotion(activation, d).covariance.one
+    step = t / (STEPS_PER_DIMENSION * d)
+    found = extrapolated(
+        CommonNoise(activation=activation), pairs(samples, d, APART), t, step, seed, log_distance, METHOD
+    )
+    mean, error = mean_and_error(found)
+    return (mean - math.log(APART)) / TIME, error / TIME
+
+
+def log_distance(points: Tensor) -> np.ndarray:
+    """log(1 - g)."""
+    return np.asarray(np.log(distance(points)))
+
+
+def lyapunov_experiment(setting: Setting) -> Outcome:
+    """rms over cases of measured less predicted exponent, in units of kappa(1)."""
+    samples = setting.choose(*SAMPLES)
+    motions = [TwoPointMotion(activation, d) for activation, d in EXPONENTS]
+    found, error = (
+        np.array(row)
+        for row in zip(
+            *(exponent(*case, samples, setting.seeds(1, 10, k)[0]) for k, case in enumerate(EXPONENTS)), strict=True
+        )
+    )
+    one = np.array([m.covariance.one for m in motions])
+    predicted = np.array([m.lyapunov for m in motions]) / one
+    others = {
+        "rate of the mean": np.array([m.growth for m in motions]) / one,
+        "rate of the distance": predicted / 2,
+        "κ(1) alone": np.array([1.0 - m.d for m in motions]),
+    }
+    noise = float(np.sqrt(np.mean(error**2))) / math.sqrt(2 * len(found))
+    return Outcome(
+        rms(found - predicted),
+        noise,
+        rivals={name: (rms(found - other), noise) for name, other in others.items()},
+        curves={"predicted": predicted, "measured": found, "error": error},
+        table=as_rows(
+            {
+                "activation": [activation for activation, _ in EXPONENTS],
+                "d": [d for _, d in EXPONENTS],
+                "Λ/κ(1)": predicted,
+                "measured": found,
+                "standard error": error,
+                "growth of the mean/κ(1)": others["rate of the mean"],
+            }
+        ),
+    )
+
+
+def rms(values: np.ndarray) -> float:
+    """Root of the mean square."""
+    return float(np.sqrt(np.mean(values**2)))
+
+
+def lyapunov_figure(outcome: Outcome) -> Lines:
+    """Measured against predicted."""
+    curves = outcome.curves
+    ends = np.array([curves["predicted"].min() - 0.3, curves["predicted"].max() + 0.3])
+    series = [
+        Series(curves["predicted"], curves["measured"], "pairs", "points", colour=0, error=curves["error"]),
+        Series(ends, ends, "measured = predicted", "dashed", colour=0),
+    ]
+    title = "Exponent of 1 − g near consensus, five activations in dimensions 3 to 8"
+    return Lines(title, "((d−3)κ'(1) − (d−1)κ(1)) / κ(1)", "measured exponent / κ(1)", series)
+
+
+def expected_error(setting: Setting) -> float:
+    """Standard error of an exponent, in units of kappa(1), for kappa'(1) = kappa(1)."""
+    return math.sqrt(8 / (TIME * setting.choose(*SAMPLES)))
+
+
+def dimension_experiment(setting: Setting) -> Outcome:
+    """The dimension at which the measured exponent changes sign, over the predicted one."""
+    samples = setting.choose(*DIMENSION_SAMPLES)
+    ratios, errors, rows = [], [], []
+    curves: dict[str, np.ndarray] = {"d": np.array(DIMENSIONS, dtype=float), "fine": np.linspace(3, 17, 50)}
+    others: dict[str, list[float]] = {"in every dimension": [], "κ'(1) < κ(1)": [], "the mean": []}
+    x = np.array(DIMENSIONS, dtype=float) - np.mean(DIMENSIONS)
+    for k, activation in enumerate(ALMOST):
+        found, error = (
+            np.array(row)
+            for row in zip(
+                *(exponent(activation, d, samples, setting.seeds(1, 20, k, d)[0]) for d in DIMENSIONS), strict=True
+            )
+        )
+        kappa = TwoPointMotion(activation, 3).covariance
+        ratio = kappa.slope / kappa.one
+        expected = (3 * ratio - 1) / (ratio - 1)
+        slope, level = np.polyfit(x, found, 1)
+        crossing = float(np.mean(DIMENSIONS) - level / slope)
+        noise = (
+            float(np.mean(error))
+            / slope
+            * math.sqrt(1 / len(x) + ((crossing - np.mean(DIMENSIONS)) ** 2) / (x @ x))
+        )
+        ratios.append(crossing / expected)
+        errors.append(noise / expected)
+        rows.append(
+            {"activation": activation, "predicted": expected, "measured": crossing, "standard error": noise}
+        )
+        others["in every dimension"].append(0.0)
+        others["κ'(1) < κ(1)"].append(crossing / 3.0)
+        others["the mean"].append(crossing / ((ratio - 3) / (ratio - 1)))
+        curves |= {f"tokens {activation}": found, f"error {activation}": error}
+        curves[f"theory {activation}"] = (curves["fine"] - 3) * ratio - (curves["fine"] - 1)
+    uncertainty = math.hypot(*errors) / len(errors)
+    return Outcome(
+        float(np.mean(ratios)),
+        uncertainty,
+        rivals={name: (float(np.mean(values)), uncertainty) for name, values in others.items()},
+        curves=curves,
+        table=rows,
+    )
+
+
+def dimension_figure(outcome: Outcome) -> Lines:
+    """Exponents against the dimension."""
+    curves = outcome.curves
+    dots = [
+        Series(curves["d"], curves[f"tokens {name}"], name, "points", colour=i, error=curves[f"error {name}"])
+        for i, name in enumerate(ALMOST)
+    ]
+    lines = [
+        Series(curves["fine"], curves[f"theory {name}"], f"theory, {name}", colour=i)
+        for i, name in enumerate(ALMOST)
+    ]
+    title = "Exponent of 1 − g against the dimension: below zero tokens synchronise"
+    return Lines(title, "dimension d", "exponent / κ(1)", beside(dots, lines))
+
+
+def mean_experiment(setting: Setting) -> Outcome:
+    """E[1 - g] over its prediction, the value of four cases that is farthest from one."""
+    samples = setting.choose(*MEAN_SAMPLES)
+    ratios, errors, rows, typical, means = [], [], [], [], []
+    for k, (activation, d) in enumerate(MEANS):
+        motion = TwoPointMotion(activation, d)
+        t = MEAN_TIME / motion.covariance.one
+        step = t / (STEPS_PER_DIMENSION * d)
+        seed = setting.seeds(1, 30, k)[0]
+        found = extrapolated(
+            CommonNoise(activation=activation), pairs(samples, d, APART), t, step, seed, distance, METHOD
+        )
+        mean, error = mean_and_error(found / APART)
+        predicted = math.exp(motion.growth * t)
+        ratios.append(mean / predicted)
+        errors.append(error / predicted)
+        means.append(mean)
+        typical.append(mean / math.exp(motion.lyapunov * t))
+        rows.append(
+            {
+                "activation": activation,
+                "d": d,
+                "E[1−g_t]/(1−g_0)": mean,
+                "predicted": predicted,
+                "exp of the mean of log": math.exp(motion.lyapunov * t),
+            }
+        )
+    worst = int(np.argmax(np.abs(np.array(ratios) - 1)))
+    return Outcome(
+        ratios[worst],
+        max(errors),
+        rivals={
+            "as log(1−g)": (farthest(typical, 1.0), max(errors)),
+            "no change": (farthest(means, 1.0), max(errors)),
+        },
+        curves=mean_curves(setting),
+        table=rows,
+    )
+
+
+def mean_curves(setting: Setting) -> dict[str, np.ndarray]:
+    """Mean and median of 1 - g over time for ReLU, d = 5."""
+    start, times = pairs(setting.choose(1000, 4000, 200), 5, 1e-4), np.linspace(0, 6, 25)
+    path = solve(CommonNoise(activation="relu"), start, 6.0, times=times, step=0.05, seed=setting.seeds(1, 31)[0])
+    apart = distance(path.points)
+    return {"t": times, "mean": apart.mean(1), "median": np.median(apart, axis=1)}
+
+
+def mean_figure(outcome: Outcome) -> Lines:
+    """The mean rises, the median falls."""
+    curves = outcome.curves
+    t, fine = curves["t"], np.linspace(0, 6, 100)
+    motion = TwoPointMotion("relu", 5)
+    series = [
+        Series(t, curves["mean"], "mean of 1 − g", "points", colour=0),
+        Series(fine[:45], 1e-4 * np.exp(motion.growth * fine[:45]), "exp(t)", colour=0),
+        Series(t, curves["median"], "median of 1 − g", "points", colour=1),
+        Series(fine, 1e-4 * np.exp(motion.lyapunov * fine), "exp(−t)", colour=1),
+    ]
+    title = "Mean and median of the distance of two tokens, ReLU noise, d = 5"
+    return Lines(title, "time t", "1 − g", series, log_y=True)
+
+
+def mean_error(setting: Setting) -> float:
+    """Relative standard error of a mean of e^{N(0, 8 MEAN_TIME)}, twice as large by the extrapolation."""
+    return 2 * math.sqrt(math.expm1(8 * MEAN_TIME) / setting.choose(*MEAN_SAMPLES))
+
+
+DIMENSION_NOISE = 0.5
+"""Standard error of the mean ratio of critical dimensions times sqrt(pairs): of seeds 0 and 1."""
+DIMENSION_BIAS = 0.03
+"""What the second order in the step, SECOND_ORDER over the slopes 0.18 to 0.31 in d, does to it."""
+
+
+def dimension_error(setting: Setting) -> float:
+    """Expected of the ratio."""
+    return DIMENSION_NOISE / math.sqrt(setting.choose(*DIMENSION_SAMPLES))
+
+
+CLAIMS = (
+    Claim(
+        "lyapunov-exponent",
+        "Near consensus log(1 − g) changes with the rate Λ = (d−3)κ'(1) − (d−1)κ(1), for linear, ReLU, tanh, GELU "
+        "and constant activations in dimensions from 3 to 8.",
+        lyapunov_experiment,
+        expected=0.0,
+        tolerance=lambda setting: 2.5 * math.hypot(expected_error(setting), SECOND_ORDER),
+        reason=lambda setting: (
+            f"two and a half times what is expected of the rms over cases: a standard error of "
+            f"{expected_error(setting):.2g} from {setting.choose(*SAMPLES)} pairs, and {SECOND_ORDER} for the "
+            "second order in the step"
+        ),
+        source=ESTIMATE,
+        figure=lyapunov_figure,
+        relation="at most",
+        theme=THEME,
+        unit="rms of measured − predicted, in κ(1)",
+        effort=4,
+        rivals={
+            "rate of the mean": "It has the rate of E[1 − g], (d−1)κ'(1) − (d−3)κ(1).",
+            "rate of the distance": "It has the rate Λ/2, which is that of |x − y|.",
+            "κ(1) alone": "It has the rate −(d−1)κ(1), whatever the slope of κ.",
+        },
+    ),
+    Claim(
+        "synchronisation-dimension",
+        "Noise alone synchronises iff κ'(1)/κ(1) < (d−1)/(d−3): tanh up to d = 14, erf up to 11, sin up to 9 (the "
+        "dimension at which measured exponents for d from 4 to 16 change sign).",
+        dimension_experiment,
+        expected=1.0,
+        tolerance=lambda setting: DIMENSION_BIAS + SAMPLING * dimension_error(setting),
+        reason=lambda setting: (
+            f"{SAMPLING:g} standard errors of {dimension_error(setting):.2g}, and {DIMENSION_BIAS} for the second "
+            "order in the step"
+        ),
+        source=ESTIMATE,
+        figure=dimension_figure,
+        theme=THEME,
+        unit="measured / predicted dimension",
+        effort=5,
+        rivals={
+            "in every dimension": "As for ReLU: the exponent never changes sign.",
+            "κ'(1) < κ(1)": "Only if kappa is steeper than itself, in up to three dimensions.",
+            "the mean": "Where the rate of the mean changes sign.",
+        },
+    ),
+    Claim(
+        "mean-grows",
+        "Near consensus E[1 − g] changes with the rate (d−1)κ'(1) − (d−3)κ(1), which is positive for linear, ReLU "
+        "and tanh activations although log(1 − g) falls on almost every path; for the sigmoid both fall.",
+        mean_experiment,
+        expected=1.0,
+        tolerance=lambda setting: SAMPLING * mean_error(setting),
+        reason=lambda setting: (
+            f"{SAMPLING:g} standard errors of the widest of four log-normal means, {mean_error(setting):.2g} each "
+            f"from {setting.choose(*MEAN_SAMPLES)} pairs"
+        ),
+        source=ESTIMATE,
+        figure=mean_figure,
+        theme=THEME,
+        unit="measured / predicted mean",
+        effort=3,
+        rivals={
+            "as log(1−g)": "The mean follows the typical path, with the rate Λ.",
+            "no change": "The mean stays as it is.",
+        },
+    ),
+)
