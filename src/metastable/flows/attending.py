@@ -18,6 +18,7 @@ from metastable.attention.select import KERNELS, select
 from metastable.errors import InvalidInput
 from metastable.flows.flow import WeightedFlow, one_system
 from metastable.flows.plan import Plan
+from metastable.flows.pullback import Order, OverPairs
 from metastable.weights import AttentionWeights, Schedule
 
 Tolerance = float | Literal["auto"] | None
@@ -104,6 +105,28 @@ class AttendingFlow(WeightedFlow):
         found = attend_unchecked(queries, keys, values, mass, beta, kernel=self.kernel, rtol=self.rtol)
         self._note(found.kernel, found.error)
         return found
+
+    def _order(self, mass: Float[Tensor, "n"]) -> Order:
+        """How much each key counts, and which of them a token sees: all."""
+        return Order(torch.log(mass))
+
+    def _over_pairs(
+        self,
+        points: Float[Tensor, "n d"],
+        mass: Float[Tensor, "n"],
+        weights: AttentionWeights,
+        attended: Attended,
+        *,
+        field: Float[Tensor, "d"] | None = None,
+        log_scale: float | None = None,
+    ) -> OverPairs:
+        """The attention of the tokens as its transpose needs it: the mean of the points, in all coordinates."""
+        if weights.key is not None or weights.output is not None:
+            queries = self.beta * weights.B_transpose(points)
+            queries = queries if field is None else queries + field
+            attended = self._attend(queries, points, points, mass, 1.0)
+        order = self._order(mass)
+        return OverPairs(points, weights, self.beta, field, attended, order, log_scale)
 
     def _attend_many(
         self,

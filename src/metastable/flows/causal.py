@@ -19,6 +19,7 @@ from metastable.flows.euclidean import EuclideanAttention
 from metastable.flows.flow import Flow
 from metastable.flows.multihead import MultiHead
 from metastable.flows.plan import Plan
+from metastable.flows.pullback import Order, Pullback
 from metastable.flows.softmax import SelfAttention
 from metastable.flows.unnormalized import UnnormalizedAttention
 
@@ -103,6 +104,10 @@ class Causal(Flow):
         """That of the flow, with the tokens that come later left out."""
         return self._masked.ambient_drift(t, points, mass)
 
+    def pullback(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Pullback:
+        """That of the flow, with the tokens that come later left out."""
+        return super().pullback(t, points, mass) if self._foreign else self._masked.pullback(t, points, mass)
+
     def describe(self) -> dict[str, Any]:
         """The flow, the slope and whether tokens see themselves."""
         described = {"flow": "Causal", "of": self.flow.describe()}
@@ -120,16 +125,23 @@ class _Ordered(AttendingFlow):
 
     def _attend(self, queries: Tensor, keys: Tensor, values: Tensor, mass: Tensor, beta: float) -> Attended:
         """Causal attention; the partition is that of the scores over that of the masses which a token sees."""
-        n = len(mass)
-        place = torch.arange(n, dtype=torch.float64, device=mass.device)
-        log_mass = torch.log(mass.double()) + self.alibi / n * (place - (n - 1))
-        mean, log_partition = attend_causal(queries, keys, values, log_mass, beta, self.include_self)
-        seen = torch.logcumsumexp(log_mass, 0)
-        if not self.include_self:
-            seen = torch.cat([seen.new_full((1,), -torch.inf), seen[:-1]])
+        order = self._order(mass)
+        mean, log_partition = attend_causal(queries, keys, values, order.log_mass, beta, self.include_self)
+        seen = order.log_seen
+        assert seen is not None
         share = torch.where(seen > -torch.inf, log_partition - seen, -torch.inf)
         self._note("causal", None)
         return Attended(mean, share.to(mean.dtype), "causal")
+
+    def _order(self, mass: Tensor) -> Order:
+        """Masses that fall towards the past, and for every token how much of them it sees."""
+        n = len(mass)
+        place = torch.arange(n, dtype=torch.float64, device=mass.device)
+        log_mass = torch.log(mass.double()) + self.alibi / n * (place - (n - 1))
+        seen = torch.logcumsumexp(log_mass, 0)
+        if not self.include_self:
+            seen = torch.cat([seen.new_full((1,), -torch.inf), seen[:-1]])
+        return Order(log_mass, seen, int(self.include_self))
 
 
 class _OrderedSelfAttention(_Ordered, SelfAttention):

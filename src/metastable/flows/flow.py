@@ -17,6 +17,7 @@ from metastable.errors import InvalidInput, NoEnergy
 from metastable.flows.drift import Drift, Velocities, Velocity, checked
 from metastable.flows.identity import describe_weights, identity, ours
 from metastable.flows.plan import Plan
+from metastable.flows.pullback import Pullback, by_autograd
 from metastable.flows.time_scale import time_scale
 from metastable.measure import as_tensor
 from metastable.sphere import normalize
@@ -115,6 +116,13 @@ class Flow(ABC):
         x = points if unit or not self.spherical else normalize(points)
         drift = self.ambient_drift(t, x, mass)
         return Velocity(self._projected(x, drift, out), drift.lipschitz)
+
+    def pullback(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Pullback:
+        """F at tokens with |x| = 1 and the transpose of its derivative, for the adjoint of a run.
+
+        By default torch differentiates the drift with respect to the tokens.
+        """
+        return by_autograd(self, t, points, mass)
 
     @property
     def systems(self) -> int | None:

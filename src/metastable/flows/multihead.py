@@ -6,6 +6,7 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
@@ -16,6 +17,7 @@ from metastable.flows.drift import Drift, Velocities
 from metastable.flows.energy import require_gradient_structure
 from metastable.flows.flow import Flow
 from metastable.flows.plan import Plan
+from metastable.flows.pullback import HeadCotangent, Pullback
 from metastable.flows.stacked_heads import STACKED_SCORES, StackedHeads, stackable
 from metastable.flows.unnormalized import UnnormalizedAttention
 
@@ -131,13 +133,34 @@ class MultiHead(Flow):
 
     def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
         """sum_h F^h before the projection."""
-        if self._stackable and len(self.heads) * len(points) ** 2 <= STACKED_SCORES:
+        if self._stacks(points):
             return self._stacked_drift(t, points, mass)
-        drifts = [head.ambient_drift(t, points, mass) for head in self.heads]
+        return self._sum([head.ambient_drift(t, points, mass) for head in self.heads])
+
+    def _stacks(self, points: Float[Tensor, "n d"]) -> bool:
+        """Whether all heads are computed at once."""
+        return bool(self._stackable) and len(self.heads) * len(points) ** 2 <= STACKED_SCORES
+
+    def _sum(self, drifts: Sequence[Drift]) -> Drift:
+        """The heads together."""
         vector = drifts[0].vector
         for drift in drifts[1:]:
             vector = vector + drift.vector
         return Drift(self.factor * vector, lambda: self.factor * sum(drift.rate for drift in drifts))
+
+    def pullback(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Pullback:
+        """sum_h F^h and the transpose of its derivative, head by head."""
+        if self._foreign:
+            return super().pullback(t, points, mass)
+        parts = [head.pullback(t, points, mass) for head in self.heads]
+
+        def back(cotangent: Tensor) -> tuple[Tensor, tuple[HeadCotangent, ...]]:
+            found = [part.back(self.factor * cotangent) for part in parts]
+            return torch.stack([tokens for tokens, _ in found]).sum(0), sum((heads for _, heads in found), ())
+
+        stacked = self._stacks(points)
+        drift = self._stacked_drift(t, points, mass) if stacked else self._sum([part.drift for part in parts])
+        return Pullback(drift, back, sum((part.heads for part in parts), ()))
 
     def _stacked_drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
         """The same for few tokens and heads of one low rank, all heads at once."""

@@ -14,6 +14,7 @@ from metastable.errors import InvalidInput, NoEnergy
 from metastable.flows.attending import AttendingFlow, Tolerance, scheduled
 from metastable.flows.drift import Drift, Velocities
 from metastable.flows.energy import interaction_energy, require_gradient_structure
+from metastable.flows.pullback import HeadCotangent, Pullback
 from metastable.measure import as_tensor
 from metastable.rowwise import mean_spread
 from metastable.weights import AttentionWeights, Schedule
@@ -68,6 +69,21 @@ class SelfAttention(AttendingFlow):
         """V m_i before the projection."""
         attended, w = self.attention(t, points, mass)
         return Drift(attended.mean, lambda: self.rate(t, attended.mean, mass), w.after_average)
+
+    def pullback(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Pullback:
+        """V m_i and the transpose of its derivative, over all pairs."""
+        kind = type(self)
+        own = kind.attention is not SelfAttention.attention or kind.drift is not SelfAttention.drift
+        if self._foreign or own:
+            return super().pullback(t, points, mass)
+        attended, w = self.attention(t, points, mass)
+        field = None if self.field is None else self.field.to(points)
+
+        def back(cotangent: Tensor) -> tuple[Tensor, tuple[HeadCotangent, ...]]:
+            tokens, head = self._over_pairs(points, mass, w, attended, field=field).back(cotangent)
+            return tokens, (head,)
+
+        return Pullback(Drift(attended.mean, None, w.after_average), back, (self,))
 
     def evaluate_many(
         self,

@@ -9,10 +9,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from metastable.arguments import number
+from metastable.attention.kernel import Attended
 from metastable.errors import InvalidInput
 from metastable.flows.attending import AttendingFlow, Tolerance, scheduled
 from metastable.flows.drift import Drift, Velocities
 from metastable.flows.energy import interaction_energy, require_gradient_structure
+from metastable.flows.pullback import HeadCotangent, Pullback
 from metastable.weights import AttentionWeights, Schedule
 
 SCALED_FROM = 20.0
@@ -61,17 +63,37 @@ class UnnormalizedAttention(AttendingFlow):
             one.log_scale = float(self.log_scale[index])
         return one
 
+    def attention(
+        self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]
+    ) -> tuple[Attended, AttentionWeights]:
+        """Softmax attention of every token over all tokens, and the weights at that time."""
+        w = self.weights_at(t, points)
+        return self._attend(w.queries(points), w.keys(points), w.values(points), mass, self.beta), w
+
     def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
         """V E[y e^{beta <x, B y> - s}] before the projection."""
-        w = self.weights_at(t, points)
-        keys = w.keys(points)
-        attended = self._attend(w.queries(points), keys, w.values(points), mass, self.beta)
+        attended, w = self.attention(t, points, mass)
         partition = torch.exp(attended.log_partition - self.log_scale)
 
         def rate() -> float:
             return w.V_norm * float(mass @ partition) * (2 + self.beta * w.B_norm)
 
         return Drift(attended.mean * partition[:, None], rate, w.after_average)
+
+    def pullback(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Pullback:
+        """V E[y e^{beta <x, B y> - s}] and the transpose of its derivative, over all pairs; s stays as it is."""
+        kind = type(self)
+        if self._foreign or kind.drift is not UnnormalizedAttention.drift:
+            return super().pullback(t, points, mass)
+        attended, w = self.attention(t, points, mass)
+        partition = torch.exp(attended.log_partition - self.log_scale)
+
+        def back(cotangent: Tensor) -> tuple[Tensor, tuple[HeadCotangent, ...]]:
+            pairs = self._over_pairs(points, mass, w, attended, log_scale=self.log_scale)
+            tokens, head = pairs.back(cotangent)
+            return tokens, (head,)
+
+        return Pullback(Drift(attended.mean * partition[:, None], None, w.after_average), back, (self,))
 
     def evaluate_many(
         self,

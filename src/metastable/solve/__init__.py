@@ -7,6 +7,7 @@ from metastable.callable_room import make_callable
 from metastable.solve.events import Crossing, Event
 from metastable.solve.extend import load
 from metastable.solve.fixed_step import FixedStep
+from metastable.solve.gradient import Gradient, gradient
 from metastable.solve.methods import METHODS, register_stepper
 from metastable.solve.observer import Observer, Run
 from metastable.solve.path import Path
@@ -19,6 +20,7 @@ __all__ = [
     "Crossing",
     "Event",
     "FixedStep",
+    "Gradient",
     "Observer",
     "Path",
     "Problem",
@@ -26,6 +28,7 @@ __all__ = [
     "State",
     "Step",
     "Stepper",
+    "gradient",
     "load",
     "register_stepper",
     "solve",

@@ -16,6 +16,7 @@ from metastable.attention.lengths import all_finite
 from metastable.errors import InvalidInput, SolveError
 from metastable.flows.drift import Drift, Velocity
 from metastable.flows.flow import Flow
+from metastable.flows.pullback import Pullback
 from metastable.sphere import normalize
 
 FRAMES_AT_ONCE = 32
@@ -54,6 +55,15 @@ class Problem:
         """The field at time t before its projection to the sphere."""
         self.evaluations += 1
         return self.flow.ambient_drift(self._inside(t), points, self.mass)
+
+    def pullback(self, t: float, points: Float[Tensor, "n d"]) -> Pullback:
+        """The field at time t before its projection, with the transpose of its derivative."""
+        self.evaluations += 1
+        return self.flow.pullback(self._inside(t), points, self.mass)
+
+    def projected(self, points: Float[Tensor, "n d"], drift: Drift) -> Float[Tensor, "n d"]:
+        """The velocity that a drift gives, to the digits of `velocity`."""
+        return self.flow._projected(points, drift)
 
     def _inside(self, t: float) -> float:
         """The time at which the field is that of the stretch, also at its very ends."""

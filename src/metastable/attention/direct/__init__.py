@@ -2,6 +2,7 @@
 
 import torch
 
+from metastable.attention.direct.adjoint import attention_adjoint
 from metastable.attention.direct.batch import attend_systems, row_sums
 from metastable.attention.direct.blocks import attend_blocks, blocks_additions
 from metastable.attention.direct.causal import attend_causal
@@ -22,6 +23,7 @@ __all__ = [
     "SDPA",
     "attend_causal",
     "attend_systems",
+    "attention_adjoint",
     "row_sums",
     "with_item",
 ]

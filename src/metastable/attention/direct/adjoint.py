@@ -1,0 +1,181 @@
+"""The transpose of the derivative of attention over all pairs, as backpropagation needs it, in O(n d) memory.
+
+With weights p_ij = m_j e^{<q_i, y_j>}/Z_i and cotangents g_i of sum_j p_ij y_j, minus s_i of log Z_i:
+
+    by_query_i = sum_j p_ij (<g_i, y_j> - s_i) y_j,      by_key_j = sum_i p_ij (g_i + (<g_i, y_j> - s_i) q_i).
+
+The weights are recomputed from log Z, so that no score exceeds it, no maximum is looked for and nothing of size
+n x n is kept. Up to `MAX_COLUMNS` coordinates on the CPU one compiled pass serves both sums: a row of weights meets
+a block of keys in the first cache. Elsewhere blocks of rows are five matrix products. Queries come scaled by beta.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numba import njit
+from torch import Tensor
+
+from metastable.attention.direct.exponents import DOUBLE
+from metastable.attention.direct.fused import MAX_COLUMNS, aligned_zeros, with_item
+from metastable.attention.exp2 import LOG2_E, REDUCTION, exp2
+from metastable.threads import over_rows
+
+PIECES = 8
+"""Ranges of rows whose sums over keys are kept apart until the end, whatever the number of threads, so that the
+digits do not depend on it: 8 n d numbers of memory."""
+ABSENT = 1e300
+"""Minus the logarithm of a mass of zero, or the partition of a row that sees no mass: beyond every score."""
+_ROWS = 64
+"""Rows that meet a block of keys one after the other, as in `fused`."""
+_BLOCK = 1040
+"""Keys of a block at most, as in `fused`: d + 1 columns of them and as many sums stay in the second cache."""
+_SCORES = 1 << 21
+"""Scores that a block of rows holds at once, 16 MB, of which there are two."""
+
+
+def attention_adjoint(
+    queries: Float[Tensor, "n d"],
+    keys: Float[Tensor, "n d"],
+    log_mass: Float[Tensor, "n"],
+    log_partition: Float[Tensor, "n"],
+    cotangent: Float[Tensor, "n d"],
+    shift: Float[Tensor, "n"],
+    ahead: int | None = None,
+) -> tuple[Float[Tensor, "n d"], Float[Tensor, "n d"]]:
+    """(by_query, by_key), in float64. ahead: row i sees the keys below i + ahead, None for all of them."""
+    parts = (queries.double(), keys.double(), log_mass.double(), log_partition.double())
+    rest = (cotangent.double(), shift.double(), len(keys) if ahead is None else ahead)
+    if keys.is_cpu and keys.shape[1] <= MAX_COLUMNS:
+        return _fused(*parts, *rest)
+    return _blocks(*parts, *rest)
+
+
+def adjoint_cost(n: int, d: int) -> float:
+    """Rough nanoseconds of one core for all pairs: 1.4 to 1.9 times those of the fused kernel."""
+    return (1.0 + 0.3 * d) * n**2
+
+
+def _fused(
+    queries: Tensor,
+    keys: Tensor,
+    log_mass: Tensor,
+    log_partition: Tensor,
+    cotangent: Tensor,
+    shift: Tensor,
+    ahead: int,
+) -> tuple[Tensor, Tensor]:
+    """The same by the compiled loop."""
+    q, g, s = (np.ascontiguousarray(a.numpy()) for a in (queries, cotangent, shift))
+    n, d = q.shape
+    exponent = np.maximum(log_mass.numpy() * LOG2_E, -ABSENT)
+    total = log_partition.numpy() * LOG2_E
+    total = np.where(total == -math.inf, ABSENT, total)
+    block = min(_BLOCK, -(-n // 16) * 16)
+    blocks, pieces = -(-n // block), min(PIECES, -(-n // _ROWS))
+    packed, sums = aligned_zeros(q.dtype, (blocks, d + 1, block), (pieces, blocks, d, block))
+    columns = np.zeros((d + 1, blocks * block))
+    columns[:d, :n], columns[d, :n] = keys.numpy().T, exponent
+    packed[:] = columns.reshape(d + 1, blocks, block).swapaxes(0, 1)
+    by_query = np.zeros((n, d))
+    edges = [n * piece // pieces for piece in range(pieces + 1)]
+    kernel = adjoint_kernel(d)
+
+    def some_pieces(start: int, stop: int) -> None:
+        for piece in range(start, stop):
+            rows = edges[piece], edges[piece + 1]
+            kernel(q, packed, n, ahead, total, g, s, *rows, by_query, sums[piece])
+
+    over_rows(some_pieces, pieces, cost=adjoint_cost(n, d))
+    by_key = sums.sum(0).swapaxes(0, 1).reshape(d, blocks * block)[:, :n]
+    return torch.from_numpy(by_query), torch.from_numpy(np.ascontiguousarray(by_key.T))
+
+
+@cache
+def adjoint_kernel(d: int) -> Callable[..., None]:
+    """The compiled loop for one dimension; kept on disk."""
+    zero, floor = (0.0,) * d, DOUBLE.floor
+
+    @njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
+    def kernel(
+        queries: Any,
+        keys: Any,
+        n: int,
+        ahead: int,
+        log_partition: Any,
+        cotangent: Any,
+        shift: Any,
+        start: int,
+        stop: int,
+        by_query: Any,
+        by_key: Any,
+    ) -> None:
+        block = keys.shape[2]
+        weight = np.empty((2, block))
+        for first in range(start, stop, _ROWS):
+            last = min(first + _ROWS, stop)
+            for b in range(keys.shape[0]):
+                k, sums = keys[b], by_key[b]
+                for i in range(first, last):
+                    length = min(block, min(n, i + ahead) - b * block)
+                    if length <= 0:
+                        continue
+                    row, g, total = zero, zero, zero
+                    for c in range(d):
+                        row = with_item(row, c, queries[i, c] * LOG2_E)
+                        g = with_item(g, c, cotangent[i, c])
+                    top, less = log_partition[i], -shift[i]
+                    for j in range(length):
+                        t, change = k[d, j] - top, less
+                        for c in range(d):
+                            t += row[c] * k[c, j]
+                            change += g[c] * k[c, j]
+                        w = exp2(t if t > floor else floor)
+                        change *= w
+                        for c in range(d):
+                            total = with_item(total, c, total[c] + change * k[c, j])
+                        weight[0, j] = w
+                        weight[1, j] = change
+                    for c in range(d):
+                        by_query[i, c] += total[c]
+                        of_cotangent, of_query = cotangent[i, c], queries[i, c]
+                        for j in range(length):
+                            sums[c, j] += weight[0, j] * of_cotangent + weight[1, j] * of_query
+
+    return kernel
+
+
+def _blocks(
+    queries: Tensor,
+    keys: Tensor,
+    log_mass: Tensor,
+    log_partition: Tensor,
+    cotangent: Tensor,
+    shift: Tensor,
+    ahead: int,
+) -> tuple[Tensor, Tensor]:
+    """The same by blocks of rows, for any number of coordinates and any device."""
+    n = len(keys)
+    total = torch.where(log_partition == -math.inf, math.inf, log_partition)
+    by_query, by_key = torch.zeros_like(queries), torch.zeros_like(keys)
+    step = max(1, min(512, _SCORES // n))
+    number = torch.arange(n, device=keys.device)
+    for start in range(0, n, step):
+        here = slice(start, min(start + step, n))
+        seen = min(n, here.stop - 1 + ahead)
+        if seen <= 0:
+            continue
+        some = keys[:seen]
+        weights = torch.addmm(log_mass[:seen], queries[here], some.T).sub_(total[here, None]).exp_()
+        if ahead < n:
+            weights.masked_fill_(number[:seen] >= number[here, None] + ahead, 0.0)
+        change = torch.addmm(-shift[here, None], cotangent[here], some.T).mul_(weights)
+        torch.mm(change, some, out=by_query[here])
+        by_key[:seen].addmm_(weights.T, cotangent[here]).addmm_(change.T, queries[here])
+    return by_query, by_key

@@ -1,0 +1,46 @@
+"""`RungeKutta`: the table of an explicit method, by which a step can be made again and differentiated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from metastable.solve.embedded import EmbeddedPair
+from metastable.solve.euler import Euler
+from metastable.solve.rk4 import RK4
+from metastable.solve.stepper import Stepper
+
+
+@dataclass(frozen=True, eq=False)
+class RungeKutta:
+    """k_i = v(t + c_i h, x + h sum_j a_ij k_j),   x <- x + h sum_j b_j k_j, back on the sphere."""
+
+    nodes: tuple[float, ...]
+    """c_i."""
+    stages: tuple[Float[Tensor, "j"], ...]
+    """a_ij, one row for each stage."""
+    weights: Float[Tensor, "s"]
+    """b_j."""
+    ambient: bool = False
+    """Whether the stages of a `residual` flow are its drift, not projected to the sphere."""
+
+
+def _table(
+    nodes: tuple[float, ...], stages: tuple[tuple[float, ...], ...], weights: tuple[float, ...]
+) -> RungeKutta:
+    rows = tuple(torch.tensor(row, dtype=torch.float64) for row in stages)
+    return RungeKutta(nodes, rows, torch.tensor(weights, dtype=torch.float64), ambient=len(nodes) == 1)
+
+
+EULER = _table((0.0,), ((),), (1.0,))
+CLASSICAL = _table((0.0, 0.5, 0.5, 1.0), ((), (0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)), (1 / 6, 1 / 3, 1 / 3, 1 / 6))
+
+
+def runge_kutta(stepper: Stepper) -> RungeKutta | None:
+    """The table of a stepper; None where its steps are something else."""
+    if isinstance(stepper, EmbeddedPair):
+        return RungeKutta(stepper.nodes, stepper.stages, stepper.weights)
+    return CLASSICAL if type(stepper) is RK4 else EULER if type(stepper) is Euler else None
