@@ -83,6 +83,13 @@ PAPERS: dict[str, Paper] = {
         "2605.09213",
         "metastable.papers.lost_in_the_middle",
     ),
+    "chaos": Paper(
+        "chaos",
+        "Propagation of chaos in contextual flow maps",
+        "Chen, Lin, Liu, Rigollet",
+        "2605.16747",
+        "metastable.papers.chaos",
+    ),
 }
 
 

@@ -111,9 +111,9 @@ CLAIMS = (
     Claim(
         "depth-of-context",
         lambda setting: (
-            "The distance from infinite context grows with depth until, after a time that grows like ln sqrt(n)/sigma_max, "
-            "clusters have formed and half of the formula is left, sigma_max the rate of the fastest mode (circle, beta "
-            f"= 4, and S^2, beta = 3; n = {listed(setting.choose(*COUNTS))})."
+            "The distance from infinite context grows with depth until, after a time that grows like ln "
+            "sqrt(n)/sigma_max, clusters have formed and half of the formula is left, sigma_max the rate of the "
+            f"fastest mode (circle, beta = 4, and S^2, beta = 3; n = {listed(setting.choose(*COUNTS))})."
         ),
         horizon_experiment,
         expected=1.0,

@@ -103,7 +103,8 @@ def rate_experiment(setting: Setting) -> Outcome:
 
 def rate_figure(outcome: Outcome) -> Lines:
     """rms distance against n."""
-    return counts_figure(outcome, "A token with n tokens of context, V = B = I; lines: formula", "rms |xⁿ(T) − x(T)|")
+    title = "A token with n tokens of context, V = B = I; lines: formula"
+    return counts_figure(outcome, title, "rms |xⁿ(T) − x(T)|")
 
 
 def constant_draws(setting: Setting) -> int:

@@ -126,8 +126,8 @@ CLAIMS = (
     Claim(
         "context-rate-general",
         lambda setting: (
-            "For weights that are not symmetric and contexts that are not uniform a token is n^(-1/2) away from the "
-            f"mean field, on S^2 as on the circle (n {spanned(setting.choose(*COUNTS))})."
+            "For weights that are not symmetric and contexts that are not uniform a token is n^(-1/2) away from "
+            f"the mean field, on S^2 as on the circle (n {spanned(setting.choose(*COUNTS))})."
         ),
         general_experiment,
         expected=-0.5,

@@ -45,7 +45,7 @@ def distances(n: int, d: int, draws: int, seed: int, other: int) -> np.ndarray:
 
 
 def limit_constant(d: int) -> float:
-    """lim n^{1/(d-1)} rms: (1 - e^{-T}) sqrt(Gamma(1 + 2/(d-1)))/c^{1/(d-1)}, a cap of angle a having c a^{d-1} (X3)."""
+    """lim n^{1/(d-1)} rms: (1 - e^{-T}) sqrt(Gamma(1 + 2/(d-1)))/c^{1/(d-1)}, c a^{d-1} a cap of angle a (X3)."""
     cap = math.gamma(d / 2) / (math.sqrt(math.pi) * (d - 1) * math.gamma((d - 1) / 2))
     return -math.expm1(-TIME) * math.sqrt(math.gamma(1 + 2 / (d - 1))) / cap ** (1 / (d - 1))
 
@@ -96,8 +96,8 @@ CLAIMS = (
     Claim(
         "rough-context-rate",
         lambda setting: (
-            "A token that reads its context through the nearest token, by hardmax attention, is n^(-1/(d-1)) away from "
-            f"infinite context on S^(d-1), for d = 2, 4, 5 and 6 (n {spanned(setting.choose(*COUNTS))})."
+            "A token that reads its context through the nearest token, by hardmax attention, is n^(-1/(d-1)) away "
+            f"from infinite context on S^(d-1), for d = 2, 4, 5 and 6 (n {spanned(setting.choose(*COUNTS))})."
         ),
         rough_experiment,
         expected=-1.0,

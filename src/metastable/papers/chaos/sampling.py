@@ -49,7 +49,7 @@ def uniform_contexts(draws: int, n: int, d: int, seed: int) -> Tensor:
 
 def observed(contexts: Tensor, observers: Tensor) -> Ensemble:
     """Contexts of equal masses with observers (draws, m, d), or the same (m, d) in each, of mass zero."""
-    draws, n, d = contexts.shape
+    draws, n, _ = contexts.shape
     watching = observers.expand(draws, -1, -1)
     mass = torch.cat([torch.full((n,), 1 / n), torch.zeros(watching.shape[1])])
     return Ensemble(torch.cat([contexts, watching], dim=1), mass)
@@ -91,13 +91,11 @@ def exponent_error(counts: Sequence[int] | np.ndarray, relative: Sequence[float]
 
 def averaged(fits: Sequence[Fit]) -> Fit:
     """The mean of independent exponents."""
-    return Fit(
-        float(np.mean([fit.exponent for fit in fits])), math.hypot(*(fit.error for fit in fits)) / len(fits)
-    )
+    return Fit(float(np.mean([fit.exponent for fit in fits])), math.hypot(*(fit.error for fit in fits)) / len(fits))
 
 
 def counts_figure(outcome: Outcome, title: str, y_label: str) -> Lines:
-    """Numbers against n: "measured LABEL" with "error LABEL" as dots, "theory LABEL" on "fine" as lines without a name."""
+    """Numbers against n: "measured LABEL" with "error LABEL" as dots, "theory LABEL" on "fine" as lines."""
     curves = outcome.curves
     labels = [name.removeprefix("measured ") for name in curves if name.startswith("measured ")]
     dots = [
@@ -106,6 +104,4 @@ def counts_figure(outcome: Outcome, title: str, y_label: str) -> Lines:
     ]
     lines = [Series(curves["fine"], curves[f"theory {one}"], "", colour=i) for i, one in enumerate(labels)]
     ticks = {float(n): f"{n:g}" for n in curves["n"]}
-    return Lines(
-        title, "tokens of context n", y_label, beside(dots, lines), log_x=True, log_y=True, x_ticks=ticks
-    )
+    return Lines(title, "tokens of context n", y_label, beside(dots, lines), log_x=True, log_y=True, x_ticks=ticks)
