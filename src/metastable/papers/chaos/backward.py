@@ -75,7 +75,7 @@ def rate_experiment(setting: Setting) -> Outcome:
     general = averaged([Fit(-1 / d, fit.error) for fit, (d, _, _) in zip(fits, RATES, strict=True)])
     return Outcome(
         *found,
-        rivals={"n^(-1/d)": tuple(general), "n^(-1)": (-1.0, found.error), "no convergence": (0.0, found.error)},
+        rivals={"n^(-1/d)": general, "n^(-1)": (-1.0, found.error), "no convergence": (0.0, found.error)},
         curves=curves,
         table=rows,
         note="the mean over the cases of the table",

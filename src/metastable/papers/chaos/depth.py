@@ -104,7 +104,8 @@ def horizon_figure(outcome: Outcome) -> Lines:
         series.append(Series(grid, np.sqrt(context_spread(grid, beta, d) / n), "", colour=i))
         moments[clustering_time(n, beta, d)] = f"ln √n/σ, n = {n}"
     title = f"Depth and finite context on the circle, β = {beta:g}; lines: formula"
-    return Lines(title, "depth T", "rms |xⁿ(T) − x(T)|", series, log_y=True, moments=moments)
+    ticks = {0.01: "0.01", 0.1: "0.1", 1.0: "1", 10.0: "10"}  # the last leaves room for what the moments say
+    return Lines(title, "depth T", "rms |xⁿ(T) − x(T)|", series, log_y=True, moments=moments, y_ticks=ticks)
 
 
 CLAIMS = (

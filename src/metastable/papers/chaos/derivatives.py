@@ -7,9 +7,11 @@ import torch
 from torch import Tensor
 
 from metastable import sphere
+from metastable.drawing import Lines
 from metastable.flows import SelfAttention
 from metastable.meanfield import Uniform, nodes
 from metastable.measure import Measure
+from metastable.papers.chaos.sampling import agreement_figure
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.verdict import ESTIMATE
 from metastable.solve import gradient, solve
@@ -61,6 +63,7 @@ def closed_experiment(setting: Setting) -> Outcome:
     """Largest difference of adjoint and formula over all entries of V and B, relative to the largest entry."""
     rows, found = [], []
     rivals: dict[str, list[float]] = {"context at rest": [], "length one": [], "B like V": []}
+    curves: dict[str, np.ndarray] = {}
     for place, (d, beta, t, count) in enumerate(CLOSED):
         law = Uniform(d)
         context = nodes(law, d, count, kind="equispaced" if d == 2 else "gauss")
@@ -83,13 +86,23 @@ def closed_experiment(setting: Setting) -> Outcome:
         rivals["context at rest"].append(off({"V": resting, "B": resting.T}))
         rivals["length one"].append(off({of: one / bessel_ratio(d, beta) for of, one in expected.items()}))
         rivals["B like V"].append(off({"V": expected["V"], "B": expected["V"]}))
+        label = f"d = {d}, β = {beta:g}, T = {t:g}"
+        curves[f"measured {label}"] = torch.cat([by["V"], by["B"]]).numpy().ravel()
+        curves[f"expected {label}"] = torch.cat([expected["V"], expected["B"]]).numpy().ravel()
         rows.append({"d": d, "beta": beta, "T": t, "nodes": context.n, "largest entry": size, "off by": found[-1]})
     return Outcome(
         max(found),
         rivals={name: min(values) for name, values in rivals.items()},
+        curves=curves,
         table=rows,
         note="the largest over the cases of the table; of a rival the smallest",
     )
+
+
+def closed_figure(outcome: Outcome) -> Lines:
+    """Adjoint against formula."""
+    title = "Derivatives of ⟨u, x(T)⟩ by the entries of V and B, infinite context"
+    return agreement_figure(outcome, title, "formula", "adjoint")
 
 
 def central(
@@ -109,6 +122,7 @@ def adjoint_experiment(setting: Setting) -> Outcome:
     """Largest difference of adjoint and central differences along random directions, iid context."""
     rows, found = [], []
     rivals: dict[str, list[float]] = {"another context": [], "V alone": []}
+    curves: dict[str, np.ndarray] = {}
     for place, (d, beta, t, n) in enumerate(SAMPLED):
         seed, other, third = setting.seeds(3, 60, place)
         random = np.random.default_rng(third)
@@ -119,24 +133,34 @@ def adjoint_experiment(setting: Setting) -> Outcome:
         larger = adjoint(Measure(sphere.uniform(8 * n, d, seed=seed)), x, u, w, beta, t)
         size = float(torch.cat([back["V"], back["B"]]).norm())
         apart: dict[str, list[float]] = {name: [] for name in ("", *rivals)}
+        pairs = []
         for _ in range(DIRECTIONS):
             D = {of: random.standard_normal((d, d)) / d for of in "VB"}
             expected = central(context, x, u, w, beta, t, D)
             of_V, of_B = (float((back[of].numpy() * D[of]).sum()) for of in "VB")
+            pairs.append((expected, of_V + of_B))
             apart[""].append(abs(of_V + of_B - expected) / size)
             apart["V alone"].append(abs(of_V - expected) / size)
             others = sum(float((larger[of].numpy() * D[of]).sum()) for of in "VB")
             apart["another context"].append(abs(others - expected) / size)
         found.append(max(apart[""]))
+        curves[f"expected d = {d}, n = {n}"], curves[f"measured d = {d}, n = {n}"] = np.array(pairs).T
         for name in rivals:
             rivals[name].append(max(apart[name]))
         rows.append({"d": d, "beta": beta, "T": t, "n": n, "size": size, "off by": found[-1]})
     return Outcome(
         max(found),
         rivals={name: min(values) for name, values in rivals.items()},
+        curves=curves,
         table=rows,
         note="the largest over the cases of the table; of a rival the smallest",
     )
+
+
+def adjoint_figure(outcome: Outcome) -> Lines:
+    """Adjoint against central differences."""
+    title = "Derivatives of ⟨u, x(T)⟩ along random directions, iid context"
+    return agreement_figure(outcome, title, "central differences", "adjoint")
 
 
 CLAIMS = (
@@ -151,6 +175,7 @@ CLAIMS = (
         reason="nodes integrate the modes that matter to rounding, and the adjoint is exact for its run, whose "
         "tolerance is 1e-10",
         source=ESTIMATE,
+        figure=closed_figure,
         relation="at most",
         theme=THEME,
         unit="largest difference / largest entry",
@@ -171,6 +196,7 @@ CLAIMS = (
         reason="central differences with a step of 1e-4 have an error of 1e-8 times a third derivative, and that "
         "of the tolerance over the step, 1e-6",
         source=ESTIMATE,
+        figure=adjoint_figure,
         relation="at most",
         theme=THEME,
         unit="largest difference / norm of the gradient",

@@ -136,7 +136,8 @@ def descent_figure(outcome: Outcome) -> Lines:
     """Gap times sqrt(n) against the step."""
     series = [Series(np.arange(len(gap)), gap, label, "marked") for label, gap in outcome.curves.items()]
     title = "Online descent with contexts of n tokens against infinite ones"
-    return Lines(title, "step of the descent", "√n · rms |aⁿ − a|", series)
+    ticks = {float(step): str(step) for step in range(ITERATIONS + 1)}
+    return Lines(title, "step of the descent", "√n · rms |aⁿ − a|", series, x_ticks=ticks)
 
 
 CLAIMS = (

@@ -13,6 +13,7 @@ from metastable.papers.chaos.sampling import (
     PAPER,
     Fit,
     Mean,
+    agreement_figure,
     averaged,
     counts_figure,
     exponent_error,
@@ -30,7 +31,7 @@ THEME = "Forward"
 CASES = ((2, 2.0, 1.0), (2, 8.0, 0.6), (3, 2.0, 1.0), (3, 6.0, 0.5), (4, 2.0, 1.0), (5, 3.0, 0.7))
 """(d, beta, T)."""
 COUNTS = (32, 96, 256), (32, 64, 128, 256, 512, 1024), (32, 80, 200)
-DRAWS = (500, 320, 200), (2000, 2000, 1500, 1000, 600, 300), (400, 240, 160)
+DRAWS = (400, 260, 160), (2000, 2000, 1500, 1000, 600, 300), (320, 200, 130)
 """Tokens of context, and contexts of each number."""
 OBSERVERS = 8
 """Observers of every context: the field of one context is correlated all over the sphere, and more of them say no
@@ -94,7 +95,7 @@ def rate_experiment(setting: Setting) -> Outcome:
     general = averaged([Fit(-1 / d, found.error * math.sqrt(len(fits))) for d, _, _ in above_the_circle()])
     return Outcome(
         *found,
-        rivals={"n^(-1/d)": tuple(general), "n^(-1)": (-1.0, found.error), "no convergence": (0.0, found.error)},
+        rivals={"n^(-1/d)": general, "n^(-1)": (-1.0, found.error), "no convergence": (0.0, found.error)},
         curves=curves,
         table=rows,
         note="the mean over the cases of the table",
@@ -121,10 +122,14 @@ def constant_experiment(setting: Setting) -> Outcome:
     """n E|x^n(T) - x(T)|^2 over the formula, in the mean over cases and the two largest n."""
     rows, ratios = [], []
     rivals: dict[str, list[Mean]] = {"context at rest": [], "the circle's": [], "mean of the context": []}
+    curves: dict[str, np.ndarray] = {}
     for (d, beta, t), means in squares(setting).items():
         formula = context_spread(t, beta, d)
         resting = sampling_error(d, beta, 1) ** 2 * t**2
         first = d * math.expm1(t * growth_rate(1, beta, d)) ** 2 / (d - 1)
+        value, error = np.array(means[-2:]).T
+        label = f"d = {d}, β = {beta:g}, T = {t:g}"
+        curves |= {f"measured {label}": value, f"error {label}": error, f"expected {label}": np.full(2, formula)}
         for n, mean in zip(setting.choose(*COUNTS)[-2:], means[-2:], strict=True):
             ratios += scaled([mean], np.array([1 / formula]))
             others = (resting, context_spread(t, beta, 2), first)
@@ -134,9 +139,16 @@ def constant_experiment(setting: Setting) -> Outcome:
     return Outcome(
         *_pooled(ratios),
         rivals={name: _pooled(values) for name, values in rivals.items()},
+        curves=curves,
         table=rows,
         note="the mean over the cases of the table",
     )
+
+
+def constant_figure(outcome: Outcome) -> Lines:
+    """Measured against predicted constants."""
+    title = "The constant of n^(−1/2), V = B = I"
+    return agreement_figure(outcome, title, "Σ N_l (e^(σ_l T) − 1)²/(l(l+d−2))", "n E|xⁿ(T) − x(T)|²")
 
 
 def _pooled(means: list[Mean]) -> tuple[float, float]:
@@ -182,6 +194,7 @@ CLAIMS = (
             f"{NEXT_ORDER:g}/n for the next order"
         ),
         source=ESTIMATE,
+        figure=constant_figure,
         theme=THEME,
         unit="measured / formula, in the mean",
         effort=3,

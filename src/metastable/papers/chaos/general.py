@@ -106,7 +106,7 @@ def general_experiment(setting: Setting) -> Outcome:
     return Outcome(
         *found,
         rivals={
-            "n^(-1/d)": tuple(general),
+            "n^(-1/d)": general,
             "n^(-1/4)": (-0.25, found.error),
             "n^(-1)": (-1.0, found.error),
         },

@@ -12,7 +12,7 @@ import numpy as np
 from metastable.drawing import Lines
 from metastable.flows import SelfAttention
 from metastable.measure import Ensemble, Measure
-from metastable.papers.chaos.sampling import Mean, counts_figure, uniform_contexts
+from metastable.papers.chaos.sampling import Mean, agreement_figure, counts_figure, uniform_contexts
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.reading import SAMPLING, fine
 from metastable.papers.verdict import ESTIMATE
@@ -58,7 +58,7 @@ CASES = {
     Case(4, 2.0, 1.0, 16.0): ((128,), (128, 192, 256, 512)),
 }
 """Numbers of tokens in a quick run and in a full one, from four tokens per attention window on."""
-DRAWS = 360, 3000, 320
+DRAWS = 280, 3000, 240
 """Samples of each."""
 NODES = 1000
 """Heights on either side that stand for the law."""
@@ -228,12 +228,26 @@ def share_error(setting: Setting) -> float:
 
 def attention_experiment(setting: Setting) -> Outcome:
     """The share of what attention is said to add."""
+    curves: dict[str, np.ndarray] = {}
+    for d in sorted({case.d for case, _ in cases(setting)}):
+        group = [one for one in samples(setting) if one.case.d == d]
+        beyond = [one.measured.value - one.formula.width - one.formula.sampling for one in group]
+        curves |= {f"measured d = {d}": np.array(beyond)}
+        curves[f"expected d = {d}"] = np.array([one.formula.context for one in group])
+        curves[f"error d = {d}"] = np.array([one.measured.error for one in group])
     return Outcome(
         *share(setting, lambda case, n: formula(case, n).context),
-        rivals={"sampling alone": 0.0, "independent shift": tuple(share(setting, uncorrelated))},
+        rivals={"sampling alone": 0.0, "independent shift": share(setting, uncorrelated)},
+        curves=curves,
         table=[_row(one) for one in samples(setting)],
         note="a mean over the cases of the table, by their standard errors",
     )
+
+
+def attention_figure(outcome: Outcome) -> Lines:
+    """What attention adds, measured against predicted."""
+    title = "What the noise of attention adds to E W₂²"
+    return agreement_figure(outcome, title, "formula", "measured − width − sampling")
 
 
 CLAIMS = (
@@ -276,6 +290,7 @@ CLAIMS = (
             f"errors, {share_error(setting):.2g} each"
         ),
         source=ESTIMATE,
+        figure=attention_figure,
         theme=THEME,
         unit="share of what is predicted",
         effort=10,
