@@ -219,6 +219,11 @@ RIGHT_FOR: dict[str, dict[str, Callable[[], Any]]] = {
         "gradient_log_density": lambda: torch.zeros(6, 2, dtype=torch.float64),
     },
     "ms.observe.head_energies": {"flow": lambda: ms.MultiHead([ms.UnnormalizedAttention(head_of_one(), 1.0)])},
+    "ms.theory.weight_derivative": {"direction": lambda: np.diag([1.0, -1.0])},
+    "ms.theory.FiniteContext": {
+        **dict.fromkeys(("width", "sampling", "context"), lambda: 0.1),
+        "why": lambda: "",
+    },
     "ms.theory.critical_beta": {"mass": lambda: 0.3},
     "ms.theory.escape_rate": {"mass": lambda: 0.3},
     "ms.theory.tilting_rate": {"mass": lambda: 0.3},

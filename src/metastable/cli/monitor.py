@@ -158,7 +158,7 @@ def _opened(calibration: Path, model: str, tokenizer: Path | None, texts: list[P
 
 def read_documents(paths: list[Path]) -> tuple[list[str], list[str] | None]:
     """Texts and their documents: paragraphs of files, lines of .jsonl; in one text file every text is one: None."""
-    from metastable.cli.audit import read_texts
+    from metastable.audit import read_corpus
 
     files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
     files = [file for file in files if not file.is_dir()]
@@ -170,7 +170,7 @@ def read_documents(paths: list[Path]) -> tuple[list[str], list[str] | None]:
         if file.suffix == ".jsonl":
             found = _lines(file)
         else:
-            found = [(text, str(file)) for text in read_texts(file, 2**30)]
+            found = [(text, str(file)) for text in read_corpus(file).items]
         texts += [text for text, _ in found]
         documents += [document for _, document in found]
     plain = len(files) == 1 and files[0].suffix != ".jsonl"

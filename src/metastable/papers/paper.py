@@ -90,6 +90,13 @@ PAPERS: dict[str, Paper] = {
         "2604.26898",
         "metastable.papers.common_noise",
     ),
+    "chaos": Paper(
+        "chaos",
+        "Propagation of chaos in contextual flow maps",
+        "Chen, Lin, Liu, Rigollet",
+        "2605.16747",
+        "metastable.papers.chaos",
+    ),
 }
 
 

@@ -15,9 +15,11 @@ from metastable.theory.antipodes import (
 from metastable.theory.assumptions import Assumption
 from metastable.theory.attention_jacobian import attention_jacobian, tangent_bases
 from metastable.theory.bound import Bound
+from metastable.theory.chaos import context_spread, sampled_circle_distance, weight_derivative
 from metastable.theory.closed_forms import log_jacobian, planar_travel_time, transported_density, uniform_distance
 from metastable.theory.closure import Cluster
 from metastable.theory.common_noise import TwoPointMotion, largest_dimension
+from metastable.theory.finite_context import FiniteContext, finite_context, side_influence
 from metastable.theory.forecast import Forecast, forecast
 from metastable.theory.laplace import (
     attention_defect,
@@ -77,6 +79,7 @@ __all__ = [
     "Cluster",
     "Dominant",
     "ExceptionalTokens",
+    "FiniteContext",
     "Forecast",
     "LimitMap",
     "PosterioriBound",
@@ -97,6 +100,7 @@ __all__ = [
     "closing_speed",
     "clustering_time",
     "comoving_target",
+    "context_spread",
     "coupling_to_limit",
     "critical_beta",
     "critical_depth",
@@ -108,6 +112,7 @@ __all__ = [
     "equilibrium_residual",
     "escape_rate",
     "fastest_mode",
+    "finite_context",
     "forecast",
     "growth_constant",
     "growth_rate",
@@ -137,9 +142,11 @@ __all__ = [
     "rayleigh",
     "retrieval_profile",
     "rotation_period",
+    "sampled_circle_distance",
     "sampling_error",
     "scalar_heads",
     "selection_weights",
+    "side_influence",
     "smooth_mean",
     "spectrum",
     "split_factor",
@@ -157,5 +164,6 @@ __all__ = [
     "uniform_distance",
     "uniform_mean",
     "velocity_defect",
+    "weight_derivative",
     "zero_temperature",
 ]

@@ -21,6 +21,7 @@ from metastable.solve.path import Path
 from metastable.solve.solve import solve
 from metastable.theory.bound import Bound, bound_along, check_run
 from metastable.theory.head_of_flow import head_of
+from metastable.theory.finite_context import FiniteContext, finite_context
 from metastable.theory.laplace import attention_defect, effective_tokens
 from metastable.theory.limit import LimitMap, check_isolated
 from metastable.theory.phases import Terminal, Times, phase_times, terminal
@@ -228,6 +229,21 @@ class Forecast:
             )
         check_isolated(self.spectrum)
         return Prediction(self.weights, self.beta, self.rho0, LimitMap(self.spectrum))
+
+    def finite_context(self, n: int | None = None, t: float | None = None) -> FiniteContext:
+        """E W2(rho_t^n, Pi#rho_0)^2 of n iid tokens of the law that rho_0 stands for: width, sampling, attention.
+
+        n: that of rho_0 by default. t: by default when clusters have become narrow, or 0 where nothing concentrates
+        (M a multiple of the identity). Metastable's estimate for symmetric M and dim E = 1 or 2 (X7, X8);
+        `in_range` and `why` of what is returned say where it is claimed.
+        """
+        crossing = self.phases.crossing
+        when = (crossing if math.isfinite(crossing) else 0.0) if t is None else arguments.number(t, "t", least=0)
+        count = self.rho0.n if n is None else n
+        found = finite_context(self.spectrum, self.beta, self.rho0, count, when)
+        if found.in_range and when > self.phases.exit:
+            return replace(found, why=f"the concentrated phase ends at {self.phases.exit:.3g}")
+        return found
 
     def to_dict(self, t: Any = None) -> dict[str, Any]:
         """Plain numbers and strings for JSON (None for infinite or undefined); with times t also the curves."""

@@ -1,0 +1,168 @@
+"""The claim about training: online gradient descent with finite contexts stays near that with infinite ones."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metastable import sphere
+from metastable.drawing import Lines, Series
+from metastable.flows.individual import IndividualAttention
+from metastable.meanfield import Law, Skewed, Uniform, nodes
+from metastable.measure import Ensemble
+from metastable.papers.chaos.sampling import PAPER, Mean, averaged, exponent_error, observed, root_exponent
+from metastable.papers.claim import Claim, Outcome, Setting, as_rows
+from metastable.papers.reading import SAMPLING, spanned
+from metastable.solve import solve
+
+THEME = "Backward"
+
+
+class Task(NamedTuple):
+    """V = I + a_1 D_1 + a_2 D_2 is learnt on S^2 so that tokens go along given directions."""
+
+    name: str
+    law: Law
+    beta: float
+    t: float
+
+
+TASKS = (
+    Task("uniform context", Uniform(3), 2.0, 0.8),
+    Task("tilted context", Skewed([0.0, 1.0, 0.0], 0.6), 3.0, 0.6),
+)
+DIRECTIONS = np.array([np.diag([1.0, -1.0, 0.0]), [[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]])
+"""D_1, a stretch, and D_2, a turn."""
+ITERATIONS, RATE = 4, 0.3
+"""Steps of the descent from a = 0, and their length in units of the gradient."""
+COUNTS = (24, 64, 160), (24, 64, 160, 400), (24, 56, 130)
+RUNS = (150, 100, 60), (2000, 1500, 1000, 300), (120, 80, 50)
+"""Tokens of context, and independent descents with each number."""
+NODES, OBSERVERS = 450, 6
+"""Nodes that stand for infinite context, and tokens whose ends are learnt."""
+STEP, RTOL = 0.05, 1e-3
+"""Step of central differences, and tolerance of their runs."""
+NEXT_ORDER = 0.03
+"""What the order 1/n does to the exponent between the first and the last number."""
+
+
+def final(task: Task, many: Ensemble, a: np.ndarray) -> Tensor:
+    """Ends (b, m, 3) of the observers, the last tokens, of systems with parameters a (b, 2)."""
+    V = np.eye(3) + np.einsum("bk,kij->bij", a, DIRECTIONS)
+    flow = IndividualAttention(V, np.eye(3), task.beta)
+    return solve(flow, many, t=task.t, rtol=RTOL, atol=RTOL).points[-1][:, -OBSERVERS:]
+
+
+def slopes(task: Task, many: Ensemble, a: np.ndarray, wanted: Tensor) -> np.ndarray:
+    """dL/da (b, 2) of L = -(1/m) sum <x(T), u> for every system, by central differences."""
+    shifts = STEP * np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    repeated = Ensemble(torch.cat([many.points] * 4), torch.cat([many.mass] * 4))
+    moved = final(task, repeated, np.concatenate([a + shift for shift in shifts]))
+    loss = -(moved * wanted).sum(2).mean(1).numpy().reshape(4, -1)
+    return np.stack([loss[0] - loss[1], loss[2] - loss[3]], axis=1) / (2 * STEP)
+
+
+def learnt() -> tuple[Tensor, Tensor]:
+    """Tokens (m, 3) at the start, and the directions, tangent there, in which they are to go: D_1 x + D_2 x."""
+    start = sphere.uniform(OBSERVERS, 3, seed=7)
+    along = start @ torch.as_tensor(DIRECTIONS.sum(0)).T
+    return start, along - (along * start).sum(1, keepdim=True) * start
+
+
+def infinite(task: Task, start: Tensor, wanted: Tensor) -> np.ndarray:
+    """a (steps + 1, 2) along the descent with infinite context, on nodes."""
+    context = nodes(task.law, 3, NODES, kind="gauss")
+    mass = torch.cat([context.mass, torch.zeros(OBSERVERS, dtype=torch.float64)])
+    one = Ensemble(torch.cat([context.points, start])[None], mass)
+    way = [np.zeros((1, 2))]
+    for _ in range(ITERATIONS):
+        way.append(way[-1] - RATE * slopes(task, one, way[-1], wanted))
+    return np.concatenate(way)
+
+
+def finite(task: Task, start: Tensor, wanted: Tensor, n: int, runs: int, seeds: list[int]) -> np.ndarray:
+    """a (steps + 1, runs, 2) along the descent, every step with a context of its own."""
+    way = [np.zeros((runs, 2))]
+    for seed in seeds:
+        contexts = torch.as_tensor(task.law.sample(runs * n, seed=seed)).view(runs, n, 3)
+        way.append(way[-1] - RATE * slopes(task, observed(contexts, start), way[-1], wanted))
+    return np.array(way)
+
+
+def rate_error(setting: Setting) -> float:
+    """Standard error of the mean exponent: normal gaps have a mean square of relative error sqrt(2/m) at most."""
+    relative = np.sqrt(2 / np.array(setting.choose(*RUNS)))
+    return exponent_error(setting.choose(*COUNTS), relative) / math.sqrt(len(TASKS))
+
+
+def descent_experiment(setting: Setting) -> Outcome:
+    """Exponent of n of the largest rms gap over the steps."""
+    counts = setting.choose(*COUNTS)
+    columns: dict[str, list[float | str]] = {
+        key: [] for key in ("task", "n", "largest rms gap", "at step", "last gap over largest")
+    }
+    fits = []
+    start, wanted = learnt()
+    curves: dict[str, np.ndarray] = {}
+    for place, task in enumerate(TASKS):
+        reference = infinite(task, start, wanted)
+        largest = []
+        for n, runs in zip(counts, setting.choose(*RUNS), strict=True):
+            way = finite(task, start, wanted, n, runs, setting.seeds(ITERATIONS, 80, place, n))
+            square = ((way - reference[:, None]) ** 2).sum(2)
+            worst = int(square.mean(1).argmax())
+            largest.append(Mean.of(square[worst]))
+            gap = np.sqrt(square.mean(1))
+            for key, value in zip(columns, (task.name, n, gap[worst], worst, gap[-1] / gap[worst]), strict=True):
+                columns[key].append(value if isinstance(value, str) else float(value))
+            curves[f"{task.name}, n = {n}"] = math.sqrt(n) * gap
+        fits.append(root_exponent(counts, largest))
+    found = averaged(fits)
+    names = {"n^(-1)": -1.0, "no convergence": 0.0}
+    return Outcome(
+        *found,
+        rivals={name: (value, found.error) for name, value in names.items()},
+        curves=curves,
+        table=as_rows(columns),
+        note="the mean over both tasks",
+    )
+
+
+def descent_figure(outcome: Outcome) -> Lines:
+    """Gap times sqrt(n) against the step."""
+    series = [Series(np.arange(len(gap)), gap, label, "marked") for label, gap in outcome.curves.items()]
+    title = "Online descent with contexts of n tokens against infinite ones"
+    ticks = {float(step): str(step) for step in range(ITERATIONS + 1)}
+    return Lines(title, "step of the descent", "√n · rms |aⁿ − a|", series, x_ticks=ticks)
+
+
+CLAIMS = (
+    Claim(
+        "descent-uniform",
+        lambda setting: (
+            f"Along {ITERATIONS} steps of online gradient descent of V, each with a fresh context of n iid tokens, "
+            "the weights stay n^(-1/2) near those of a descent with infinite contexts, at every step (two tasks on "
+            f"S^2, n {spanned(setting.choose(*COUNTS))})."
+        ),
+        descent_experiment,
+        expected=-0.5,
+        tolerance=lambda setting: SAMPLING * rate_error(setting) + NEXT_ORDER,
+        reason=lambda setting: (
+            f"{SAMPLING:g} standard errors of the mean exponent, {rate_error(setting):.2g} each, and {NEXT_ORDER} "
+            "for the order 1/n"
+        ),
+        source=PAPER,
+        figure=descent_figure,
+        theme=THEME,
+        unit="exponent of n",
+        effort=4,
+        rivals={
+            "n^(-1)": "Errors of the steps cancel.",
+            "no convergence": "The descent drifts away whatever the number of tokens.",
+        },
+    ),
+)

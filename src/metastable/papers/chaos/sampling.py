@@ -1,0 +1,128 @@
+"""How the experiments of this paper run: iid contexts, observers that nobody sees, and what is read off them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from metastable import sphere
+from metastable.drawing import Lines, Series
+from metastable.flows import Flow, SelfAttention
+from metastable.measure import Ensemble
+from metastable.papers.claim import Outcome
+from metastable.papers.reading import beside, slope
+from metastable.solve import solve
+from metastable.weights import AttentionWeights
+
+PAPER = "arXiv:2605.16747"
+RTOL = 1e-3
+"""Tolerance of the runs, far below the noise of a context, n^{-1/2}, and that of averages over contexts."""
+
+
+class Mean(NamedTuple):
+    """A mean over independent contexts, and its standard error."""
+
+    value: float
+    error: float
+
+    @classmethod
+    def of(cls, values: np.ndarray | Tensor) -> Mean:
+        """The mean of one value per context."""
+        given = np.asarray(values, dtype=float)
+        return cls(float(given.mean()), float(given.std(ddof=1)) / math.sqrt(len(given)))
+
+
+def identity(d: int, beta: float) -> SelfAttention:
+    """V = B = I."""
+    return SelfAttention(AttentionWeights(V=np.eye(d), B=np.eye(d)), beta)
+
+
+def uniform_contexts(draws: int, n: int, d: int, seed: int) -> Tensor:
+    """(draws, n, d) iid uniform tokens."""
+    return sphere.uniform(draws * n, d, seed=seed).view(draws, n, d)
+
+
+def observed(contexts: Tensor, observers: Tensor) -> Ensemble:
+    """Contexts of equal masses with observers (draws, m, d), or the same (m, d) in each, of mass zero."""
+    draws, n, _ = contexts.shape
+    watching = observers.expand(draws, -1, -1)
+    mass = torch.cat([torch.full((n,), 1 / n), torch.zeros(watching.shape[1])])
+    return Ensemble(torch.cat([contexts, watching], dim=1), mass)
+
+
+def watched(
+    flow: Flow, contexts: Tensor, observers: Tensor, times: Sequence[float] | np.ndarray, rtol: float = RTOL
+) -> Tensor:
+    """Positions (times, draws, m, d) of the observers, carried by the contexts."""
+    grid = np.asarray(times, dtype=float)
+    path = solve(flow, observed(contexts, observers), t=float(grid[-1]), times=grid, rtol=rtol, atol=rtol)
+    return path.points[:, :, contexts.shape[1] :]
+
+
+class Fit(NamedTuple):
+    """An exponent of n with its standard error."""
+
+    exponent: float
+    error: float
+
+
+def root_exponent(counts: Sequence[int] | np.ndarray, squares: Sequence[Mean]) -> Fit:
+    """Exponent of the root of mean squares against n, by least squares of the logarithms."""
+    x = np.log(np.asarray(counts, dtype=float))
+    value, error = np.array(squares).T
+    return Fit(slope(x, np.log(value)) / 2, exponent_error(counts, error / value))
+
+
+def exponent_error(counts: Sequence[int] | np.ndarray, relative: Sequence[float] | np.ndarray) -> float:
+    """Standard error of that exponent when the mean squares have these relative ones.
+
+    >>> round(exponent_error([10, 100, 1000], [0.1, 0.1, 0.1]), 4)
+    0.0154
+    """
+    x = np.log(np.asarray(counts, dtype=float))
+    weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
+    return float(np.sqrt(((weights * np.asarray(relative)) ** 2).sum())) / 2
+
+
+def averaged(fits: Sequence[Fit]) -> Fit:
+    """The mean of independent exponents."""
+    return Fit(float(np.mean([fit.exponent for fit in fits])), math.hypot(*(fit.error for fit in fits)) / len(fits))
+
+
+def counts_figure(outcome: Outcome, title: str, y_label: str) -> Lines:
+    """Numbers against n: "measured LABEL" with "error LABEL" as dots, "theory LABEL" on "fine" as lines."""
+    curves = outcome.curves
+    labels = [name.removeprefix("measured ") for name in curves if name.startswith("measured ")]
+    dots = [
+        Series(curves["n"], curves[f"measured {one}"], one, "points", colour=i, error=curves[f"error {one}"])
+        for i, one in enumerate(labels)
+    ]
+    lines = [Series(curves["fine"], curves[f"theory {one}"], "", colour=i) for i, one in enumerate(labels)]
+    ticks = {float(n): f"{n:g}" for n in curves["n"]}
+    return Lines(title, "tokens of context n", y_label, beside(dots, lines), log_x=True, log_y=True, x_ticks=ticks)
+
+
+def agreement_figure(outcome: Outcome, title: str, x_label: str, y_label: str) -> Lines:
+    """Numbers against what they should be, in groups "expected LABEL", "measured LABEL", and the line of equals."""
+    curves = outcome.curves
+    labels = [name.removeprefix("measured ") for name in curves if name.startswith("measured ")]
+    dots = [
+        Series(
+            curves[f"expected {one}"],
+            curves[f"measured {one}"],
+            one,
+            "points",
+            colour=i,
+            error=curves.get(f"error {one}", ()),
+        )
+        for i, one in enumerate(labels)
+    ]
+    places = np.concatenate([curves[f"expected {one}"] for one in labels])
+    ends = np.array([min(places.min(), 0.0), places.max()])
+    equal = Series(ends, ends, "equal", "dashed", colour=len(labels))
+    return Lines(title, x_label, y_label, [*dots, equal])
