@@ -32,6 +32,7 @@ if _typing.TYPE_CHECKING:
     from metastable.audit import audit
     from metastable.flows import (
         Causal,
+        CommonNoise,
         Drift,
         EuclideanAttention,
         Flow,
@@ -45,6 +46,7 @@ if _typing.TYPE_CHECKING:
     from metastable.monitor import Monitor
     from metastable.papers import verify
     from metastable.solve import Event, Observer, Path, Stepper, load, register_stepper
+    from metastable.solve.gradient import Gradient, gradient
     from metastable.solve.simulation import Simulation
     from metastable.solve.solve import solve
     from metastable.transport import Distance, wasserstein
@@ -53,12 +55,14 @@ if _typing.TYPE_CHECKING:
 __all__ = [
     "AttentionWeights",
     "Causal",
+    "CommonNoise",
     "Distance",
     "Drift",
     "Ensemble",
     "EuclideanAttention",
     "Event",
     "Flow",
+    "Gradient",
     "Hardmax",
     "Measure",
     "Monitor",
@@ -79,6 +83,7 @@ __all__ = [
     "encoders",
     "errors",
     "flows",
+    "gradient",
     "load",
     "meanfield",
     "monitor",
@@ -97,13 +102,14 @@ __all__ = [
 _HOME = {
     "attend": "attention",
     **dict.fromkeys(
-        ("Causal", "Drift", "EuclideanAttention", "Flow", "Hardmax", "MultiHead", "SelfAttention"), "flows"
+        ("Causal", "CommonNoise", "Drift", "EuclideanAttention", "Flow", "Hardmax", "MultiHead"), "flows"
     ),
     **dict.fromkeys(("SelfAttention", "UnnormalizedAttention", "ZeroTemperature"), "flows"),
     **dict.fromkeys(("Ensemble", "Measure"), "measure"),
     "Monitor": "monitor",
     "verify": "papers",
-    **dict.fromkeys(("Event", "Observer", "Path", "Stepper", "load", "register_stepper"), "solve"),
+    **dict.fromkeys(("Event", "Gradient", "Observer", "Path", "Stepper"), "solve"),
+    **dict.fromkeys(("gradient", "load", "register_stepper"), "solve"),
     "Simulation": "solve.simulation",
     **dict.fromkeys(("Distance", "wasserstein"), "transport"),
     **dict.fromkeys(("AttentionWeights", "Schedule"), "weights"),

@@ -167,10 +167,8 @@ def read_documents(paths: list[Path]) -> tuple[list[str], list[str] | None]:
     texts: list[str] = []
     documents: list[str] = []
     for file in files:
-        if file.suffix == ".jsonl":
-            found = _lines(file)
-        else:
-            found = [(text, str(file)) for text in read_corpus(file).items]
+        whole = file.suffix != ".jsonl"
+        found = [(text, str(file)) for text in read_corpus(file).items] if whole else _lines(file)
         texts += [text for text, _ in found]
         documents += [document for _, document in found]
     plain = len(files) == 1 and files[0].suffix != ".jsonl"

@@ -20,8 +20,8 @@ from metastable.measure import Measure
 from metastable.solve.path import Path
 from metastable.solve.solve import solve
 from metastable.theory.bound import Bound, bound_along, check_run
-from metastable.theory.head_of_flow import head_of
 from metastable.theory.finite_context import FiniteContext, finite_context
+from metastable.theory.head_of_flow import head_of
 from metastable.theory.laplace import attention_defect, effective_tokens
 from metastable.theory.limit import LimitMap, check_isolated
 from metastable.theory.phases import Terminal, Times, phase_times, terminal
