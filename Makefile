@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.ready
-EXTRAS ?= dev,encoders
+EXTRAS ?= dev,encoders,serve
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # Where torch comes from; empty: from where pip looks by default, which on some machines is a build with CUDA.
 TORCH_INDEX ?=
