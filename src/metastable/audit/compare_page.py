@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 from metastable.audit.traffic import HEADS
 from metastable.drawing import Grid, svg
 from metastable.drawing.shell import compose
 
-if TYPE_CHECKING:
-    from metastable.audit.compare import Comparison
-
 ROWS = 40
 """Rows of a table on the page; the JSON beside it has all."""
 
 
-def comparison_page(comparison: Comparison) -> str:
-    """The comparison as one offline page."""
+def comparison_page(comparison: Any) -> str:
+    """A `Comparison` as one offline page."""
     grids = [grid for meaning in HEADS.values() if (grid := _map(comparison, meaning)) is not None]
     if comparison.moved:
         for title, part in (("scores: |B - B'| / |B|", "scores"), ("values: |A - A'| / |A|", "values")):
@@ -33,7 +30,7 @@ def comparison_page(comparison: Comparison) -> str:
     )
 
 
-def _map(comparison: Comparison, meaning: str) -> Grid | None:
+def _map(comparison: Any, meaning: str) -> Grid | None:
     own = [c for c in comparison.changes if c.quantity == meaning and c.head is not None]
     cells = {(c.layer, c.head): c.difference for c in own if c.layer is not None and c.head is not None}
     return Grid(f"change of {meaning}", _rows(cells), "layer", "head", signed=True) if cells else None
