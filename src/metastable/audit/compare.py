@@ -110,7 +110,7 @@ class Comparison(OneLine):
         elif far:
             top = far[0]
             said.append(
-                f"{len(far)} of {len(self.moved)} heads have other weights; most moved layer {top.layer} head "
+                f"{len(far)} of {len(self.moved)} heads moved in their weights, most of all layer {top.layer} head "
                 f"{top.head}: its scores by {top.scores:.1%} of their size, its values by {top.values:.1%}."
             )
         clear = [c for c in self.changes if c.clear]
@@ -300,4 +300,11 @@ def _error(values: Tensor) -> float | None:
 
 
 def _with_error(value: float, error: float | None) -> str:
-    return f"{value:.3g}" if error is None else f"{value:.3g} ± {error:.1g}"
+    """To the digit that the error leaves.
+
+    >>> _with_error(0.99987, 3e-5), _with_error(12.34, None)
+    ('0.99987 ± 3e-05', '12.3')
+    """
+    if error is None or not error > 0:
+        return f"{value:.3g}"
+    return f"{value:.{min(9, max(0, -math.floor(math.log10(error))))}f} ± {error:.1g}"

@@ -61,7 +61,7 @@ class Threshold(OneLine):
         measured = self.measured(known, record)
         if not SIGNS[self.sign](measured, self.value):
             return None
-        return f"{self.name} is {measured:.4g}, which is {self.sign} {self.value:g}"
+        return f"{self.name} is {measured:.6g}, which is {self.sign} {self.value:g}"
 
 
 def _at(record: Any, path: str) -> Any:

@@ -13,8 +13,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable.arguments import OneLine
+from metastable.encoders.transformers_library import library
 from metastable.encoders.weight_file import read_json
-from metastable.errors import InvalidInput, StorageError
+from metastable.errors import InvalidInput, MetastableError, StorageError
 
 IMAGE_FILES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm")
 """How image files end."""
@@ -63,13 +64,12 @@ class Pictures(OneLine):
 
     def read(self, path: Path, shape: Sequence[int]) -> Float[Tensor, "c h w"]:
         """An image file as pixels of shape (channels, height, width)."""
-        from PIL import Image, UnidentifiedImageError
-
         channels, height, width = shape
         try:
-            with Image.open(path) as opened:
-                image = opened.convert("L" if channels == 1 else "RGB")
-        except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+            image = library().image_utils.load_image(str(path)).convert("L" if channels == 1 else "RGB")
+        except MetastableError:
+            raise
+        except Exception as error:  # whatever a broken file makes a decoder raise
             raise StorageError(f"the image {path.name} cannot be read: {_reason(error)}") from error
         if channels not in (1, 3):
             raise InvalidInput(f"an image file has 1 or 3 channels, this model reads {channels}")
@@ -105,4 +105,4 @@ def image_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def _reason(error: Exception) -> str:
-    return "no image" if type(error).__name__ == "UnidentifiedImageError" else " ".join(str(error).split())[:80]
+    return "it is no image" if "identify" in str(error) else " ".join(str(error).split())[:80]
