@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -13,6 +13,7 @@ from torch import Tensor
 from metastable.solve.controller import Controller
 
 
+@runtime_checkable
 class Pair(Protocol):
     """The tables of an embedded pair, as `EmbeddedPair` declares them."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Float
 from torch import Tensor
@@ -19,6 +19,7 @@ class Made(NamedTuple):
     """Relative to what is allowed; infinite where anything is not finite."""
 
 
+@runtime_checkable
 class Trial(Protocol):
     """All stages of a step at once, for a field that does not depend on time."""
 
