@@ -31,6 +31,7 @@ def engine() -> None:
     import metastable as ms
     from metastable import observe
     from metastable.flows import CommonNoise, HeadDescent
+    from metastable.solve import gradient
     from metastable.weights import OrnsteinUhlenbeck, Target
 
     for d, nodes in ((2, ms.sphere.equispaced(9)), (3, ms.sphere.fibonacci(9)), (5, ms.sphere.uniform(9, 5))):
@@ -52,6 +53,9 @@ def engine() -> None:
                 event = ms.Event(lambda x, m: x[0, 0], 0.5)
                 path = ms.solve(flow, rho, 0.2, times=3, method=method, events=[event])
                 assert path.points.shape == (3, 9, d)
+            if flow.smooth:
+                assert gradient(flow, rho, 0.1, lambda x: x.sum()).points.shape == (9, d)
+        gradient(ms.Causal(flows[0], alibi=1.0), rho, 0.1, lambda x: x.sum(), method="euler")
         ms.solve(ms.EuclideanAttention(w, 1.0), 2 * nodes, 0.2)
         for kappa in ("linear", "relu", "tanh"):
             for method in ("auto", "heun", "euler-maruyama", "layers"):

@@ -25,7 +25,7 @@ class RungeKutta:
 
     nodes: tuple[float, ...]
     """c_i."""
-    stages: tuple[Float[Tensor, "j"], ...]
+    stages: tuple[Tensor, ...]
     """a_ij, one row for each stage."""
     weights: Float[Tensor, "s"]
     """b_j."""
