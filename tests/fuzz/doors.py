@@ -147,6 +147,7 @@ RIGHT: dict[str, Callable[[], Any]] = {
     "beta": lambda: 2.0,
     "kappa": lambda: 3.0,
     "flow": flow,
+    "loss": lambda: lambda x: x.sum(),
     "heads": lambda: [flow()],
     "layers": lambda: [head(), head()],
     "function": lambda: lambda t: head(),
@@ -290,7 +291,7 @@ INSTANCES: dict[str, Callable[[], Any]] = {
 PROTOCOL = {
     "drift", "ambient_drift", "evaluate", "attention", "rate", "weights_at", "advance", "begin", "refusal", "gap",
     "apply_after_average", "evaluate_many", "gaps", "judge", "once", "can", "available", "at_tolerance",
-    "combined", "heads_at",
+    "combined", "heads_at", "pullback",
 }  # fmt: skip
 """Methods that the engine calls with what it has checked: a stepper's, a kernel's, a flow's inner ones."""
 

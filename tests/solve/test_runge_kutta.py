@@ -38,5 +38,13 @@ def test_a_step_by_the_table_is_the_step_of_the_method(stepper, n, d):
     assert float((again.points - made.points).abs().max()) < 1e-15 * 8
 
 
+def test_the_first_term_that_a_method_misses():
+    """Order p: the defect is z^(p+1), of the classical method 1/5!."""
+    for stepper, order in ((Adaptive(), 5), (Dop853(), 8), (RK4(), 4), (Euler(), 1)):
+        k, error = runge_kutta(stepper).defect
+        assert k == order + 1 and 0 < error <= 1 / math.factorial(k)
+        assert math.isclose(error * runge_kutta(stepper).resolved(1e-9) ** k, 1e-9, rel_tol=1e-12)
+
+
 def test_a_closed_solution_has_no_table():
     assert runge_kutta(Exact()) is None

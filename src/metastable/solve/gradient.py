@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.arguments import OneLine, integer
+from metastable.arguments import OneLine, instance, integer, number
 from metastable.errors import InvalidInput
 from metastable.flows.flow import Flow
 from metastable.flows.plan import Plan
@@ -19,6 +19,7 @@ from metastable.measure import Measure
 from metastable.rowwise import project_tangent
 from metastable.solve.adjoint import record, transpose
 from metastable.solve.arguments import initial_measure, interval, positive, time_scale, tolerances
+from metastable.solve.growth import Growth
 from metastable.solve.ledger import Ledger
 from metastable.solve.loss import Loss
 from metastable.solve.methods import choose_stepper
@@ -53,6 +54,14 @@ class Gradient(OneLine):
     steps: int
     """Accepted steps of the run."""
 
+    def __post_init__(self) -> None:
+        number(self.value, "value")
+        for name in ("V", "B"):
+            instance(getattr(self, name), name, (Tensor, tuple, type(None)), "a tensor, a tuple of tensors or None")
+        instance(self.points, "points", Tensor, "a tensor")
+        instance(self.end, "end", Measure, "a Measure")
+        integer(self.steps, "steps", least=0)
+
 
 def gradient(
     flow: Flow,
@@ -72,9 +81,12 @@ def gradient(
     """dL/dV, dL/dB, dL/dbeta and dL/dx(t0) of L = loss(x(t)), x_i' = v_i(t, x), from one run and its adjoint.
 
     loss: points (n, d) -> a number, by torch operations, which torch differentiates; it is tried on the first
-        tokens. The other arguments are those of `solve`, and so are the digits of the run.
+        tokens. The other arguments are those of `solve`.
     method: one with a table: "dop853", "adaptive", "rk4", "euler"; "auto" takes dop853 also where `solve` knows a
         closed solution.
+    max_step: with one, the run has the digits of `solve` with the same. Without, it may have more steps: where
+        tokens rest, any step is right for them, but a derivative still grows, and steps that do not resolve its
+        growth are cut (see `Growth`).
 
     The adjoint is that of the accepted steps, each taken back stage by stage, with their lengths as they were
     chosen: the exact derivative of the numbers that were computed, to rounding. It takes the time of some four runs
@@ -94,7 +106,7 @@ def gradient(
     rtol, atol = tolerances(rtol, atol)
     step, longest = positive(step, "step"), positive(max_step, "max_step") or math.inf
     max_steps = None if max_steps is None else integer(max_steps, "max_steps", least=1)
-    number = Loss(loss, rho.points)
+    of_end = Loss(loss, rho.points)
     audience = Audience(progress_observers(progress))
     prepared = flow.for_run(Plan(t0, t, rtol, atol, step))
     stepper, table = _differentiable(prepared, method, step, rtol + atol)
@@ -105,13 +117,18 @@ def gradient(
     problem = Problem(prepared, rho.mass, max(rtol, least), atol, h, min(longest, time_scale(prepared)))
     ledger = Ledger(problem.pullback(t0, rho.points), rho.points)
     trace, state = Trace(), State(t0, rho.points)
+    growth = Growth(problem, table) if max_step is None and h is None else None
     try:
         audience.begin(Run(prepared, rho.mass, state, t, (t0, t), stepper.name))
+        if growth is not None:
+            growth.bound_step(state)
         for made in steps(problem, stepper, state, t, max_steps, t_start=t0, bounded=max_steps is not None):
             trace.add(problem, made)
             state = made.end
+            if growth is not None and state.t < t:
+                growth.bound_step(state)
             audience.show(made)
-        value, cotangent = number.at(state.points)
+        value, cotangent = of_end.at(state.points)
         for points, intervals in trace.segments():
             tapes = []
             for each in intervals:

@@ -36,8 +36,10 @@ _ROWS = 64
 """Rows that meet a block of keys one after the other, as in `fused`."""
 _BLOCK = 1040
 """Keys of a block at most, as in `fused`: d + 1 columns of them and as many sums stay in the second cache."""
-_SCORES = 1 << 21
-"""Scores that a block of rows holds at once, 16 MB, of which there are two."""
+_SCORES = 1 << 17
+"""Scores that a block of rows holds at once, 1 MB, of which there are two: within the second cache."""
+_LEAST_ROWS = 32
+"""Rows of a block at least, so that a product of many keys is one of matrices."""
 
 
 def attention_adjoint(
@@ -161,21 +163,26 @@ def _blocks(
     ahead: int,
 ) -> tuple[Tensor, Tensor]:
     """The same by blocks of rows, for any number of coordinates and any device."""
-    n = len(keys)
-    total = torch.where(log_partition == -math.inf, math.inf, log_partition)
+    n, one = len(keys), torch.ones_like(shift)[:, None]
+    total = torch.where(log_partition == -math.inf, ABSENT, log_partition)
+    mass = log_mass.clamp(min=-ABSENT)
+    # Masses, partitions and shifts are columns of the products, which spares a pass over the pairs for each.
+    of_queries = torch.cat([queries, one, -total[:, None]], dim=1)
+    of_keys = torch.cat([keys, mass[:, None], one], dim=1).T
+    of_cotangent, beside = torch.cat([cotangent, -shift[:, None]], dim=1), torch.cat([keys, one], dim=1).T
     by_query, by_key = torch.zeros_like(queries), torch.zeros_like(keys)
-    step = max(1, min(512, _SCORES // n))
-    number = torch.arange(n, device=keys.device)
-    for start in range(0, n, step):
-        here = slice(start, min(start + step, n))
-        seen = min(n, here.stop - 1 + ahead)
+    rows = min(n, max(_LEAST_ROWS, _SCORES // n))
+    room = torch.empty((2, rows * n), dtype=keys.dtype, device=keys.device)
+    for start in range(0, n, rows):
+        here = slice(start, min(start + rows, n))
+        height, seen = here.stop - start, min(n, here.stop - 1 + ahead)
         if seen <= 0:
             continue
-        some = keys[:seen]
-        weights = torch.addmm(log_mass[:seen], queries[here], some.T).sub_(total[here, None]).exp_()
+        weights, change = (part[: height * seen].view(height, seen) for part in room)
+        torch.mm(of_queries[here], of_keys[:, :seen], out=weights).exp_()
         if ahead < n:
-            weights.masked_fill_(number[:seen] >= number[here, None] + ahead, 0.0)
-        change = torch.addmm(-shift[here, None], cotangent[here], some.T).mul_(weights)
-        torch.mm(change, some, out=by_query[here])
+            weights[:, start:].tril_(ahead - 1)
+        torch.mm(of_cotangent[here], beside[:, :seen], out=change).mul_(weights)
+        torch.mm(change, keys[:seen], out=by_query[here])
         by_key[:seen].addmm_(weights.T, cotangent[here]).addmm_(change.T, queries[here])
     return by_query, by_key

@@ -1,0 +1,177 @@
+"""What does a gradient cost? In runs of solve, and beside torchdiffeq's adjoint at equal error of the gradient.
+
+    python benchmarks/gradient.py [--quick]
+
+Derivatives of a linear function of the last tokens with respect to V, B, beta and the first tokens. Tolerances fall
+by decades until the largest error of any derivative, relative to the largest of its kind, is below 1e-6 against a
+gradient at 1e-11; CPU time of the process there, on one thread, the least of several rounds. `runs` is the time of
+a gradient in units of `solve` with the same arguments. torchdiffeq (where it is installed) has a dense torch
+right-hand side, dopri5 or dopri8, whichever is faster, and the same tolerance for its adjoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import math
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+import metastable as ms
+from attend import RESULTS, machine
+from metastable.solve import Gradient, gradient
+
+TARGET = 1e-6
+"""Relative error of a derivative at which contestants are compared."""
+ALLOWED = 5.0
+"""Largest cost of a gradient in runs: what it is asked for."""
+TIMES = 2.0
+BETA = 8.0
+Derivatives = tuple[torch.Tensor, ...]
+
+
+def weights(d: int) -> ms.AttentionWeights:
+    """An upper triangular M with a gap, in general position."""
+    V = torch.diag(torch.linspace(2.0, 1.0, d, dtype=torch.float64))
+    B = torch.eye(d, dtype=torch.float64) + 1.2 / max(d, 4) * torch.ones(d, d, dtype=torch.float64).triu(1)
+    return ms.AttentionWeights(V=V, B=B)
+
+
+def flows(w: ms.AttentionWeights) -> dict[str, ms.Flow]:
+    """The flows whose cost is measured; the first is that of the peers."""
+    return {
+        "softmax": ms.SelfAttention(w, BETA),
+        "causal": ms.Causal(ms.SelfAttention(w, BETA), alibi=1.0),
+        "unnormalised": ms.UnnormalizedAttention(w, 1.0),
+        "two heads": ms.MultiHead([ms.SelfAttention(w, BETA), ms.SelfAttention(w, 1.0)], combine="mean"),
+    }
+
+
+def parts(found: Gradient) -> Derivatives:
+    """All derivatives."""
+    return found.V, found.B, torch.as_tensor(found.beta, dtype=torch.float64), found.points
+
+
+def off(found: Derivatives, exact: Derivatives) -> float:
+    """Largest error of any derivative relative to the largest of its kind."""
+    return max(float((a - b).abs().max() / b.abs().max()) for a, b in zip(found, exact, strict=True))
+
+
+def least(work: Callable[[], Any], rounds: int) -> float:
+    """Least CPU time of the process."""
+    spent = []
+    for _ in range(rounds):
+        began = time.process_time()
+        work()
+        spent.append(time.process_time() - began)
+    return min(spent)
+
+
+class Dense(torch.nn.Module):
+    """x' = P_x V m_beta(x), written out, for torchdiffeq."""
+
+    def __init__(self, w: ms.AttentionWeights) -> None:
+        super().__init__()
+        self.V, self.B = torch.nn.Parameter(w.V.clone()), torch.nn.Parameter(w.B.clone())
+        self.beta = torch.nn.Parameter(torch.tensor(BETA, dtype=torch.float64))
+
+    def forward(self, _t: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """The field at points of any length."""
+        x = x / torch.linalg.vector_norm(x, dim=1, keepdim=True)
+        moved = (torch.softmax(self.beta * (x @ self.B) @ x.T, dim=1) @ x) @ self.V.T
+        return moved - (moved * x).sum(1, keepdim=True) * x
+
+
+def peer(w: ms.AttentionWeights, points: torch.Tensor, c: torch.Tensor, method: str, tol: float) -> Derivatives:
+    """The derivatives by torchdiffeq's continuous adjoint."""
+    from torchdiffeq import odeint_adjoint
+
+    field, x = Dense(w), points.clone().requires_grad_()
+    span = torch.tensor([0.0, TIMES], dtype=torch.float64)
+    end = odeint_adjoint(field, x, span, rtol=tol, atol=tol, method=method)[-1]
+    V, B, beta, start = torch.autograd.grad((c * end).sum(), (field.V, field.B, field.beta, x))
+    return V, B, beta, start - (start * points).sum(1, keepdim=True) * points
+
+
+def first_below(make: Callable[[float], Derivatives], exact: Derivatives, coarsest: int) -> tuple[float, float]:
+    """(tolerance, error) of the coarsest run, a decade apart, that meets the target; the first is 10^-coarsest."""
+    for decade in range(coarsest, 11):
+        error = off(make(10.0**-decade), exact)
+        if error < TARGET:
+            return 10.0**-decade, error
+    return math.nan, math.nan
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="up to 100 tokens")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the JSON file")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    table = Table(title=f"gradients with error below {TARGET:g}, CPU time")
+    for column in ("flow", "d", "n", "steps", "solve", "gradient", "runs", "error", "torchdiffeq", "ratio"):
+        table.add_column(column, justify="right")
+    rows: list[dict[str, Any]] = []
+    small, large = [(2, 100), (3, 100), (16, 64)], [(2, 300), (3, 500), (16, 300), (64, 200)]
+    for d, n in small if arguments.quick else large:
+        w, points = weights(d), ms.sphere.uniform(n, d, seed=0)
+        c = torch.randn(n, d, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        for name, flow in flows(w).items():
+            told = row(name, flow, w, points, c, arguments.quick)
+            rows.append(told)
+            beside = (f"{told['torchdiffeq']:.2f} s", f"{told['ratio']:.1f}x") if "ratio" in told else ("", "")
+            spent = (
+                f"{told['solve']:.3f} s",
+                f"{told['gradient']:.3f} s",
+                f"{told['runs']:.2f}",
+                f"{told['error']:.0e}",
+            )
+            table.add_row(name, str(d), str(n), str(told["steps"]), *spent, *beside)
+    Console(width=130).print(table)
+    worst = max(told["runs"] for told in rows)
+    kept = "yes" if worst <= ALLOWED else "NO"
+    Console().print(f"largest cost {worst:.2f} runs, asked for {ALLOWED:g}: {kept}")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    (arguments.out / "gradient.json").write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
+
+
+def row(
+    name: str, flow: ms.Flow, w: ms.AttentionWeights, points: torch.Tensor, c: torch.Tensor, quick: bool
+) -> dict[str, Any]:
+    """One line of the table."""
+
+    def ours(tol: float) -> Derivatives:
+        return parts(gradient(flow, points, TIMES, lambda x: (c * x).sum(), rtol=tol, atol=tol))
+
+    exact = ours(1e-11)
+    tol, error = first_below(ours, exact, 5)
+    rounds = 3
+    forward = least(lambda: ms.solve(flow, points, TIMES, rtol=tol, atol=tol), rounds)
+    whole = least(lambda: ours(tol), rounds)
+    steps = gradient(flow, points, TIMES, lambda x: (c * x).sum(), rtol=tol, atol=tol).steps
+    found = {"flow": name, "d": points.shape[1], "n": len(points), "steps": steps, "rtol": tol, "error": error}
+    found |= {"solve": forward, "gradient": whole, "runs": whole / forward}
+    if name == "softmax" and importlib.util.find_spec("torchdiffeq") is not None:
+        spent = {}
+        for method in ("dopri5", "dopri8"):
+            by_peer = lambda tol, method=method: peer(w, points, c, method, tol)  # noqa: E731
+            peer_tol, peer_error = first_below(by_peer, exact, 7)
+            if math.isfinite(peer_tol):
+                spent[method] = (least(lambda t=peer_tol, f=by_peer: f(t), 1 if quick else 2), peer_tol, peer_error)
+        if spent:
+            method = min(spent, key=lambda m: spent[m][0])
+            time_, peer_tol, peer_error = spent[method]
+            found |= {"peer": method, "torchdiffeq": time_, "peer_rtol": peer_tol, "peer_error": peer_error}
+            found["ratio"] = time_ / whole
+    return found
+
+
+if __name__ == "__main__":
+    main()
