@@ -13,7 +13,7 @@ from small_runs import gaussian, random_weights
 @pytest.mark.parametrize("seed", range(4))
 def test_without_ties_the_field_is_that_of_hardmax(seed):
     w, x = random_weights(seed, 4), ms.sphere.uniform(9, 4, seed=seed)
-    keys = find_keys(w, x, 1e-9)
+    keys = find_keys(w, x, 1e-9, torch.ones(len(x)))
     assert keys.tokens == ()
     mass = torch.full((9,), 1 / 9, dtype=torch.float64)
     assert torch.allclose(
@@ -30,7 +30,7 @@ def two_fixed_keys(pull):
 
 def test_a_token_that_is_led_back_from_both_sides_slides():
     w, x = two_fixed_keys(1.0)  # it sees what is far (B = -I) and goes there: then the other one is farther
-    keys = find_keys(w, x, 1e-9)
+    keys = find_keys(w, x, 1e-9, torch.ones(len(x)))
     assert sorted(keys.of(0)) == [1, 2]
     shares = FixedKeys(w, keys).shares(x)
     assert torch.allclose(shares[[0, -1]], torch.tensor([0.5, 0.5], dtype=torch.float64))
@@ -39,7 +39,7 @@ def test_a_token_that_is_led_back_from_both_sides_slides():
 @pytest.mark.parametrize("seed", range(6))
 def test_sliding_keeps_scores_equal(seed):
     w, x = random_weights(seed, 4), ms.sphere.uniform(7, 4, seed=seed)
-    keys = Keys(scores(w, x).argmax(1)).with_keys(2, [0, 1, 5]).with_keys(3, [4, 2])
+    keys = Keys(scores(w, x, torch.ones(len(x))).argmax(1)).with_keys(2, [0, 1, 5]).with_keys(3, [4, 2])
     flow = FixedKeys(w, keys)
     for token, own in ((2, [0, 1, 5]), (3, [4, 2])):
         rates = flow.rates(x, token, own)
@@ -48,11 +48,11 @@ def test_sliding_keeps_scores_equal(seed):
     velocity = flow.velocity(0.0, x, torch.ones(7).double())
     speed = float(velocity.norm(dim=1).max())
     moved = ms.sphere.exp(x, 1e-6 / speed * velocity)
-    difference = (scores(w, moved) - scores(w, x))[2, [0, 1, 5]] / 1e-6
+    difference = (scores(w, moved, torch.ones(len(x))) - scores(w, x, torch.ones(len(x))))[2, [0, 1, 5]] / 1e-6
     assert torch.allclose(flow.rates(x, 2, [0, 1, 5]) / speed, difference, atol=1e-4)
 
 
 def test_keys_at_one_place_are_one():
     x = ms.sphere.normalize(torch.cat([gaussian(1, 3, 3), gaussian(1, 3, 3)]))
-    assert find_keys(random_weights(1, 3), x, 1e-9).tokens == ()
+    assert find_keys(random_weights(1, 3), x, 1e-9, torch.ones(len(x))).tokens == ()
     assert math.isclose(float(x.norm()), 6**0.5)

@@ -85,3 +85,17 @@ def test_what_it_cannot_solve_is_refused():
 @pytest.mark.parametrize("seed", range(1000, 1012))
 def test_random_heads(seed):
     assert CASES["hardmax_tolerance"](seed) is None
+
+
+def test_tokens_without_mass_are_seen_by_nobody_and_move_with_the_others():
+    """An observer of mass zero follows the hardmax of the others, as in small fixed steps, and changes nothing."""
+    w = ms.AttentionWeights(V=[[1.0, 0.3], [0.0, 0.8]], B=[[1.0, -0.4], [0.2, 1.0]])
+    x = ms.sphere.uniform(7, 2, seed=5)
+    mass = torch.tensor([0.3, 0.0, 0.2, 0.1, 0.0, 0.3, 0.1]).double()
+    path = ms.solve(ms.Hardmax(w), ms.Measure(x, mass), 0.5)
+    small = ms.solve(ms.Hardmax(w), ms.Measure(x, mass), 0.5, method="rk4", step=1e-4)
+    assert float((path.end.points - small.end.points).abs().max()) < 1e-3
+    seen = mass > 0
+    alone = ms.solve(ms.Hardmax(w), ms.Measure(x[seen], mass[seen]), 0.5)
+    assert float((path.end.points[seen] - alone.end.points).abs().max()) < 1e-7
+    assert float((path.end.points[~seen] - x[~seen]).norm(dim=1).min()) > 0.01

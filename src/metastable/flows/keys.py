@@ -10,6 +10,7 @@ score rises faster.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -104,14 +105,19 @@ class FixedKeys(Flow):
         return torch.linalg.lstsq(own + keys, -start[:, None], driver="gelsd").solution[:, 0], jumps
 
 
-def scores(weights: AttentionWeights, points: Float[Tensor, "n d"]) -> Float[Tensor, "n n"]:
-    """<x_i, B x_j>."""
-    return weights.queries(points) @ weights.keys(points).T
+def scores(
+    weights: AttentionWeights, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]
+) -> Float[Tensor, "n n"]:
+    """<x_i, B x_j>; minus infinity where x_j has no mass, so that nobody attends to it."""
+    found = weights.queries(points) @ weights.keys(points).T
+    return found.masked_fill_(mass <= 0, -math.inf)
 
 
-def find_keys(weights: AttentionWeights, points: Float[Tensor, "n d"], tie: float) -> Keys:
+def find_keys(
+    weights: AttentionWeights, points: Float[Tensor, "n d"], tie: float, mass: Float[Tensor, "n"]
+) -> Keys:
     """The keys that the tokens take from here on: the best one, or what follows from ties within `tie`."""
-    found = scores(weights, points)
+    found = scores(weights, points, mass)
     top, best = found.max(dim=1)
     keys = Keys(best)
     close = found >= top[:, None] - tie

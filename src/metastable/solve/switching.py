@@ -70,13 +70,13 @@ class Switching(Stepper):
         weights = flow.weights_at(problem._inside(state.t), state.points)
         rounding = ROUNDING * torch.finfo(state.points.dtype).eps
         noticed = max(NOTICED * (problem.rtol + problem.atol), rounding) * max(weights.B_norm, 1e-300)
-        keys = FixedKeys(weights, find_keys(weights, state.points, 2 * noticed))
+        keys = FixedKeys(weights, find_keys(weights, state.points, 2 * noticed, problem.mass))
         smooth = replace(problem, flow=keys)
         flow.note("smooth")
         begun = self._adaptive.begin(smooth, replace(state, slope=None))
         made = self._adaptive.advance(smooth, begun, limit)
-        slack = noticed + _excess(keys, weights, state.points)
-        switch = _first_switch(made, keys, weights, slack)
+        slack = noticed + _excess(keys, weights, state.points, problem.mass)
+        switch = _first_switch(made, keys, weights, slack, problem.mass)
         if switch is not None:
             least = LEAST_ADVANCE * (problem.rtol + problem.atol)
             until = min(max(switch, state.t + least), made.t)
@@ -90,9 +90,9 @@ class Switching(Stepper):
         return replace(made, end=replace(made.end, slope=None, step=max(made.end.step, begun.step)))
 
 
-def _excess(keys: FixedKeys, weights: AttentionWeights, points: Tensor) -> Tensor:
+def _excess(keys: FixedKeys, weights: AttentionWeights, points: Tensor, mass: Tensor) -> Tensor:
     """By how much the best key of every token scores above those that it attends to; at least 0."""
-    found = scores(weights, points)
+    found = scores(weights, points, mass)
     rows = torch.arange(len(points))
     held = found[rows, keys.keys.best]
     for token, key in zip(keys.keys.tokens, keys.keys.extra, strict=True):
@@ -100,27 +100,29 @@ def _excess(keys: FixedKeys, weights: AttentionWeights, points: Tensor) -> Tenso
     return (found.amax(dim=1) - held).clamp(min=0.0)
 
 
-def _switched(keys: FixedKeys, weights: AttentionWeights, points: Tensor, slack: Tensor) -> bool:
+def _switched(keys: FixedKeys, weights: AttentionWeights, points: Tensor, slack: Tensor, mass: Tensor) -> bool:
     """Whether a key outside scores higher than the slack allows, or an active one has lost its weight."""
-    if bool((_excess(keys, weights, points) > slack).any()):
+    if bool((_excess(keys, weights, points, mass) > slack).any()):
         return True
     shares = keys.shares(points)
     return bool((shares < 0).any())
 
 
-def _first_switch(step: Step, keys: FixedKeys, weights: AttentionWeights, slack: Tensor) -> float | None:
+def _first_switch(
+    step: Step, keys: FixedKeys, weights: AttentionWeights, slack: Tensor, mass: Tensor
+) -> float | None:
     """The first time in the step at which the keys change, on the far side of it; None if they do not."""
     start, width = step.start.t, step.t - step.start.t
     before = 0.0
     for part in (*LOOKS, 1.0):
         points = step.points if part == 1.0 else step.interpolate([start + part * width])[0]
-        if _switched(keys, weights, points, slack):
+        if _switched(keys, weights, points, slack, mass):
             after = part
             for _ in range(LOCATED):
                 middle = (before + after) / 2
                 if middle in (before, after):
                     break
-                if _switched(keys, weights, step.interpolate([start + middle * width])[0], slack):
+                if _switched(keys, weights, step.interpolate([start + middle * width])[0], slack, mass):
                     after = middle
                 else:
                     before = middle

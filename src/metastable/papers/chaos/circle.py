@@ -11,7 +11,7 @@ from torch import Tensor
 from metastable.drawing import Lines, Series
 from metastable.flows import SelfAttention
 from metastable.measure import Ensemble
-from metastable.papers.chaos.sampling import Mean, uniform_contexts
+from metastable.papers.chaos.sampling import Mean, pooled, uniform_contexts
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.reading import SAMPLING, beside, spanned
 from metastable.papers.verdict import ESTIMATE
@@ -95,8 +95,8 @@ def circle_experiment(setting: Setting) -> Outcome:
 
 def _pooled(ratios: list[Mean]) -> tuple[float, float]:
     """Mean and standard error; the two times of a run share their samples, and count as one."""
-    value, error = np.array(ratios).T
-    return float(value.mean()), math.hypot(*error) / len(ratios) * math.sqrt(len(SHARES) - 1)
+    value, error = pooled(ratios)
+    return value, error * math.sqrt(len(SHARES) - 1)
 
 
 def circle_figure(outcome: Outcome) -> Lines:

@@ -101,7 +101,7 @@ def horizon_figure(outcome: Outcome) -> Lines:
     for i, n in enumerate(counts):
         grid = fine(curves[f"t {n}"])
         series.append(Series(curves[f"t {n}"], curves[f"rms {n}"], f"n = {n}", "points", colour=i))
-        series.append(Series(grid, np.sqrt(context_spread(grid, beta, d) / n), "", colour=i))
+        series.append(Series(grid, np.sqrt(np.asarray(context_spread(grid, beta, d)) / n), "", colour=i))
         moments[clustering_time(n, beta, d)] = f"ln √n/σ, n = {n}"
     title = f"Depth and finite context on the circle, β = {beta:g}; lines: formula"
     ticks = {0.01: "0.01", 0.1: "0.1", 1.0: "1", 10.0: "10"}  # the last leaves room for what the moments say

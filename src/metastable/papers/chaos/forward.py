@@ -18,6 +18,7 @@ from metastable.papers.chaos.sampling import (
     counts_figure,
     exponent_error,
     identity,
+    pooled,
     root_exponent,
     uniform_contexts,
     watched,
@@ -137,8 +138,8 @@ def constant_experiment(setting: Setting) -> Outcome:
                 rivals[name] += scaled([mean], np.array([1 / other]))
             rows.append({"d": d, "beta": beta, "T": t, "n": n, "n E|.|^2": mean.value, "formula": formula})
     return Outcome(
-        *_pooled(ratios),
-        rivals={name: _pooled(values) for name, values in rivals.items()},
+        *pooled(ratios),
+        rivals={name: pooled(values) for name, values in rivals.items()},
         curves=curves,
         table=rows,
         note="the mean over the cases of the table",
@@ -149,12 +150,6 @@ def constant_figure(outcome: Outcome) -> Lines:
     """Measured against predicted constants."""
     title = "The constant of n^(−1/2), V = B = I"
     return agreement_figure(outcome, title, "Σ N_l (e^(σ_l T) − 1)²/(l(l+d−2))", "n E|xⁿ(T) − x(T)|²")
-
-
-def _pooled(means: list[Mean]) -> tuple[float, float]:
-    """The mean of independent means, and its standard error."""
-    value, error = np.array(means).T
-    return float(value.mean()), math.hypot(*error) / len(means)
 
 
 CLAIMS = (

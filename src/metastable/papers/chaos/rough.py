@@ -19,7 +19,7 @@ THEME = "Forward"
 DIMENSIONS = (2, 4, 5, 6)
 """On S^2 the rate n^{-1/(d-1)} is n^{-1/2}, that of smooth attention, and nothing is told apart."""
 COUNTS = (128, 512, 2048), (128, 512, 2048, 8192)
-DRAWS = 200, 2000, 150
+DRAWS = 300, 2000, 220
 """Tokens of context, and contexts of each number."""
 OBSERVERS, TIME = 16, 1.0
 SPREAD = 0.56

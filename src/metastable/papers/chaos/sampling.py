@@ -64,6 +64,12 @@ def watched(
     return path.points[:, :, contexts.shape[1] :]
 
 
+def pooled(means: Sequence[Mean]) -> Mean:
+    """The mean of independent means."""
+    value, error = np.array(means).T
+    return Mean(float(value.mean()), math.hypot(*error) / len(means))
+
+
 class Fit(NamedTuple):
     """An exponent of n with its standard error."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from metastable.drawing import Lines
 from metastable.flows import SelfAttention
 from metastable.measure import Ensemble, Measure
-from metastable.papers.chaos.sampling import Mean, agreement_figure, counts_figure, uniform_contexts
+from metastable.papers.chaos.sampling import Mean, agreement_figure, counts_figure, pooled, uniform_contexts
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.reading import SAMPLING, fine
 from metastable.papers.verdict import ESTIMATE
@@ -134,12 +134,6 @@ def _samples(setting: Setting) -> Iterator[Sample]:
         path = solve(SelfAttention(case.weights, case.beta), tokens, t=case.time, rtol=1e-3, atol=1e-3)
         measured = Mean.of(squared_distance(path.points[-1][..., 0].numpy()))
         yield Sample(case, n, measured, formula(case, n))
-
-
-def pooled(ratios: list[Mean]) -> tuple[float, float]:
-    """Mean of independent ratios and its standard error."""
-    value, error = np.array(ratios).T
-    return float(value.mean()), math.hypot(*error) / len(ratios)
 
 
 def mean_error(setting: Setting) -> float:
