@@ -151,7 +151,7 @@ def as_covariance(kappa: Any) -> Covariance:
 
 
 def _polynomial(coefficients: tuple[float, ...], g: np.ndarray) -> np.ndarray:
-    return np.polynomial.polynomial.polyval(g, coefficients)
+    return np.asarray(np.polynomial.polynomial.polyval(g, coefficients))
 
 
 def _evaluated(kappa: Callable[[np.ndarray], Any], g: np.ndarray) -> np.ndarray:
@@ -226,22 +226,22 @@ def _expanded(activation: Callable[[Tensor], Tensor], name: str = "activation", 
 
 def _relu(g: np.ndarray) -> np.ndarray:
     """(sqrt(1 - g^2) + (pi - arccos g) g)/2 pi (Cho and Saul, 2009)."""
-    return (np.sqrt((1 - g) * (1 + g)) + (math.pi - np.arccos(g)) * g) / (2 * math.pi)
+    return np.asarray((np.sqrt((1 - g) * (1 + g)) + (math.pi - np.arccos(g)) * g) / (2 * math.pi))
 
 
 def _gelu(g: np.ndarray) -> np.ndarray:
     """g/4 + (1/sqrt(4 - g^2) + g arcsin(g/2))/2 pi, by Stein's lemma."""
-    return g / 4 + (1 / np.sqrt(4 - g**2) + g * np.arcsin(g / 2)) / (2 * math.pi)
+    return np.asarray(g / 4 + (1 / np.sqrt(4 - g**2) + g * np.arcsin(g / 2)) / (2 * math.pi))
 
 
 def _erf(g: np.ndarray) -> np.ndarray:
     """(2/pi) arcsin(2 g/3) (Williams, 1997)."""
-    return 2 / math.pi * np.arcsin(2 * g / 3)
+    return np.asarray(2 / math.pi * np.arcsin(2 * g / 3))
 
 
 def _sine(g: np.ndarray) -> np.ndarray:
     """sinh(g)/e."""
-    return np.sinh(g) / math.e
+    return np.asarray(np.sinh(g) / math.e)
 
 
 ACTIVATIONS: dict[str, Callable[[], Covariance]] = {

@@ -68,12 +68,12 @@ class TwoPointMotion(OneLine):
         """b(g), with what attention adds."""
         kappa, overlap = self.covariance(g), np.asarray(g, dtype=float)
         noise = (self.d - 2 + overlap**2) * kappa - (self.d - 1) * self.covariance.one * overlap
-        return self.scale**2 * noise + self._pull(overlap) * (1 - overlap)
+        return np.asarray(self.scale**2 * noise + self._pull(overlap) * (1 - overlap))
 
     def variance(self, g: Any) -> Float[np.ndarray, "*shape"]:
         """a(g)."""
         kappa, overlap = self.covariance(g), np.asarray(g, dtype=float)
-        return 2 * self.scale**2 * (1 - overlap**2) * (self.covariance.one - overlap * kappa)
+        return np.asarray(2 * self.scale**2 * (1 - overlap**2) * (self.covariance.one - overlap * kappa))
 
     @property
     def lyapunov(self) -> float:
@@ -115,7 +115,7 @@ class TwoPointMotion(OneLine):
     def _pull(self, g: np.ndarray) -> np.ndarray:
         """What attention adds to b(g)/(1 - g)."""
         weight = 1 / (1 + np.exp(np.minimum(self.beta * (1 - g), 700.0)))
-        return 2 * self.attention * (1 + g) * weight
+        return np.asarray(2 * self.attention * (1 + g) * weight)
 
 
 def largest_dimension(kappa: Any) -> float:

@@ -30,7 +30,7 @@ EXPONENTS = (
     ("constant", 3),
     ("constant", 6),
 )
-SAMPLES = (3000, 40_000, 700)
+SAMPLES = (3000, 30_000, 700)
 """Pairs of every case in a quick, full and small run."""
 TIME = 0.6
 """Time in units of 1/kappa(1)."""
@@ -42,11 +42,11 @@ twice and four times the step."""
 ALMOST = ("erf", "tanh", "sin")
 """Activations with kappa'(1) > kappa(1) by 18 to 31%: beyond some dimension they do not synchronise."""
 DIMENSIONS = (4, 10, 16)
-DIMENSION_SAMPLES = (800, 20_000, 400)
+DIMENSION_SAMPLES = (800, 6000, 400)
 MEANS = (("linear", 4), ("relu", 5), ("tanh", 6), ("sigmoid", 6))
 MEAN_TIME = 0.25
 """Time in units of 1/kappa(1) in which the mean is still that of typical pairs."""
-MEAN_SAMPLES = (4000, 100_000, 1500)
+MEAN_SAMPLES = (4000, 40_000, 1500)
 
 
 def exponent(activation: str, d: int, samples: int, seed: int) -> tuple[float, float]:
