@@ -23,13 +23,14 @@ def strong_order(method: str, activation: str, seed: int = 3) -> float:
     return float(np.polyfit(np.log(steps), np.log(errors), 1)[0])
 
 
-def weak_order(method: str, activation: str, seed: int = 3, many: int = 40_000) -> float:
+def weak_order(method: str, activation: str, d: int = 3, radial: bool = False, many: int = 40_000) -> float:
     """Order of E<x_T, x_0> - e^{-(d-1) kappa(1) s^2 T/2} for a single token.
 
     By symmetry the expectation after T/h steps is c^{T/h}, c that after one; and c comes with few samples from its
-    difference to 1 - |P dW|^2/2, whose expectation is known.
+    difference to 1 - |P dW|^2/2, whose expectation is known; for a method that does not project (radial) to that
+    with |P dW|^2 <x, dW>, too.
     """
-    d, t, scale = 3, 1.0, 0.7
+    t, scale, seed = 1.0, 0.7, 3
     flow = CommonNoise(activation=activation, scale=scale)
     rate = (d - 1) * flow.covariance.one * scale**2 / 2
     x = torch.zeros(many, 1, d, dtype=torch.float64)
@@ -38,7 +39,9 @@ def weak_order(method: str, activation: str, seed: int = 3, many: int = 40_000) 
     for h in steps:
         end = ms.solve(flow, ms.Ensemble(x), float(h), step=float(h), method=method, seed=seed).end.points
         drawn = Brownian(seed, float(h), flow.abreast(many).noise_sizes(x[:, 0])[0]).increment(0)
-        known = 1 - flow.covariance.one * scale**2 * drawn[:, 0, 1:].square().sum(-1) / 2
+        noise = math.sqrt(flow.covariance.one) * scale * drawn[:, 0]
+        square = noise[:, 1:].square().sum(-1)
+        known = 1 - square / 2 + (square * noise[:, 0] if radial else 0.0)
         contraction = float((end[:, 0, 0] - known).mean()) + 1 - rate * float(h)
         errors.append(abs(contraction ** (t / float(h)) - math.exp(-rate * t)))
     return float(np.polyfit(np.log(steps), np.log(errors), 1)[0])

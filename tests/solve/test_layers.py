@@ -33,4 +33,4 @@ def test_strong_order():
 
 
 def test_weak_order():
-    assert weak_order(Layers.name, "constant") == pytest.approx(Layers.order, abs=0.15)
+    assert weak_order(Layers.name, "constant", d=8, radial=True) == pytest.approx(Layers.order, abs=0.15)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -14,7 +15,7 @@ from metastable.errors import InvalidInput, NoEnergy
 from metastable.flows.covariance import Covariance, as_covariance
 from metastable.flows.drift import Drift, Velocities
 from metastable.flows.flow import ANY_DIMENSION, Flow
-from metastable.flows.gaussian_field import Field, Fresh, Gram, Independent, Places, RandomLayer, exact_field
+from metastable.flows.gaussian_field import Field, Fresh, Gram, Independent, RandomLayer, exact_field
 from metastable.flows.plan import Plan
 
 LARGEST_SCALE = 1e6
@@ -166,7 +167,7 @@ class CommonNoise(Flow):
         return (self._systems, *field.size(n, d)), (self._systems, *field.fresh(n, d))
 
     def noise(
-        self, places: Places, driving: Float[Tensor, "b ..."], fresh: Fresh, duration: float
+        self, places: Sequence[Float[Tensor, "n d"]], driving: Float[Tensor, "b ..."], fresh: Fresh, duration: float
     ) -> list[Float[Tensor, "n d"]]:
         """s dW at all of the places, one realisation, before the projection."""
         like = places[0]

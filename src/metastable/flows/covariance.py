@@ -18,7 +18,7 @@ from jaxtyping import Float
 from scipy import special
 from torch import Tensor
 
-from metastable.arguments import OneLine, choice, function, numbers, shown
+from metastable.arguments import OneLine, array, choice, function, instance, integer, number, numbers, shown
 from metastable.errors import InvalidInput
 from metastable.flows.identity import identify
 from metastable.measure import as_tensor
@@ -36,6 +36,8 @@ HARMONICS = 24
 ANGLE = 2.0**-7
 """Largest angle of the differences that give kappa'(1) of a function, extrapolated from eight halvings: a part in
 1e9 for kappas of activations, with a term |theta|^3, too (tests/flows/test_covariance.py)."""
+MOST_CHECKED = 100
+"""Largest dimension in which the coefficients are looked at; a covariance of a larger one is one here, too."""
 MOST_DEGREE = 16
 """Largest degree of a polynomial kappa."""
 
@@ -60,6 +62,15 @@ class Covariance(OneLine):
     source: Any = None
     """What identifies a kappa that somebody wrote: the function, or the activation."""
 
+    def __post_init__(self) -> None:
+        instance(self.name, "name", str, "a word")
+        function(self.function, "function")
+        number(self.slope, "slope", least=0.0)
+        if self.activation is not None:
+            function(self.activation, "activation")
+        if self.coefficients is not None:
+            numbers(self.coefficients, "coefficients", least=0.0)
+
     @property
     def one(self) -> float:
         """kappa(1), the strength of the noise on one token."""
@@ -67,13 +78,7 @@ class Covariance(OneLine):
 
     def __call__(self, g: Any) -> Float[np.ndarray, "*shape"]:
         """kappa(g), |g| <= 1."""
-        try:
-            values = np.asarray(g, dtype=float)
-        except Exception:
-            raise InvalidInput(f"g must be numbers in [-1, 1], got {shown(g)}") from None
-        if not (np.abs(values) <= 1 + 1e-12).all():
-            raise InvalidInput(f"g must be numbers in [-1, 1], got {shown(g)}")
-        return np.asarray(self.function(np.clip(values, -1.0, 1.0)))
+        return np.asarray(self.function(overlap(g)))
 
     @classmethod
     def of_activation(cls, activation: str | Callable[[Tensor], Tensor]) -> Covariance:
@@ -105,9 +110,10 @@ class Covariance(OneLine):
         values = evaluate(grid)
         if not values[0] > 0 or np.abs(values).max() > values[0] * (1 + 1e-9):
             raise InvalidInput(f"covariance must be positive and largest at g = 1, got {float(values[0]):.6g}")
-        found = cls("function", evaluate, _slope_at_one(evaluate), source=kappa)
-        if not math.isfinite(found.slope):
+        slope = _slope_at_one(evaluate)
+        if not math.isfinite(slope):
             raise InvalidInput("covariance must have a slope at g = 1, as a noise that is Lipschitz in x has")
+        found = cls("function", evaluate, max(slope, 0.0), source=kappa)
         found.require_positive(2)
         return found
 
@@ -115,6 +121,7 @@ class Covariance(OneLine):
         """Refuse a kappa that is no covariance on S^{d-1}: one with a negative Gegenbauer coefficient."""
         if self.source is None or self.coefficients is not None or self.activation is not None:
             return
+        d = min(integer(d, "d", least=2), MOST_CHECKED)
         parameter = (d - 2) / 2
         # The nodes of the weight (1 - g^2)^{(d-3)/2}, in which the polynomials of S^{d-1} are orthogonal.
         nodes, weights = special.roots_jacobi(200, parameter - 0.5, parameter - 0.5)
@@ -135,6 +142,20 @@ class Covariance(OneLine):
         return {"kappa": self.name} | ({} if self.source is None else identify(self.source, "covariance"))
 
 
+def overlap(g: Any) -> Float[np.ndarray, "*shape"]:
+    """Numbers in [-1, 1], up to rounding."""
+    try:
+        values = array(g)
+        if values.dtype.kind not in "iuf":
+            raise TypeError
+        values = values.astype(float)
+    except Exception:  # whatever a stranger's object raises on its way into an array
+        raise InvalidInput(f"g must be numbers in [-1, 1], got {shown(g)}") from None
+    if not (np.abs(values) <= 1 + 1e-12).all():
+        raise InvalidInput(f"g must be numbers in [-1, 1], got {shown(g)}")
+    return np.clip(values, -1.0, 1.0)
+
+
 def as_covariance(kappa: Any) -> Covariance:
     """A `Covariance`, the name of an activation, coefficients c_k of sum_k c_k g^k, or a function of g.
 
@@ -151,7 +172,7 @@ def as_covariance(kappa: Any) -> Covariance:
 
 
 def _polynomial(coefficients: tuple[float, ...], g: np.ndarray) -> np.ndarray:
-    return np.polynomial.polynomial.polyval(g, coefficients)
+    return np.asarray(np.polynomial.polynomial.polyval(g, coefficients))
 
 
 def _evaluated(kappa: Callable[[np.ndarray], Any], g: np.ndarray) -> np.ndarray:
@@ -226,22 +247,22 @@ def _expanded(activation: Callable[[Tensor], Tensor], name: str = "activation", 
 
 def _relu(g: np.ndarray) -> np.ndarray:
     """(sqrt(1 - g^2) + (pi - arccos g) g)/2 pi (Cho and Saul, 2009)."""
-    return (np.sqrt((1 - g) * (1 + g)) + (math.pi - np.arccos(g)) * g) / (2 * math.pi)
+    return np.asarray((np.sqrt((1 - g) * (1 + g)) + (math.pi - np.arccos(g)) * g) / (2 * math.pi))
 
 
 def _gelu(g: np.ndarray) -> np.ndarray:
     """g/4 + (1/sqrt(4 - g^2) + g arcsin(g/2))/2 pi, by Stein's lemma."""
-    return g / 4 + (1 / np.sqrt(4 - g**2) + g * np.arcsin(g / 2)) / (2 * math.pi)
+    return np.asarray(g / 4 + (1 / np.sqrt(4 - g**2) + g * np.arcsin(g / 2)) / (2 * math.pi))
 
 
 def _erf(g: np.ndarray) -> np.ndarray:
     """(2/pi) arcsin(2 g/3) (Williams, 1997)."""
-    return 2 / math.pi * np.arcsin(2 * g / 3)
+    return np.asarray(2 / math.pi * np.arcsin(2 * g / 3))
 
 
 def _sine(g: np.ndarray) -> np.ndarray:
     """sinh(g)/e."""
-    return np.sinh(g) / math.e
+    return np.asarray(np.sinh(g) / math.e)
 
 
 ACTIVATIONS: dict[str, Callable[[], Covariance]] = {

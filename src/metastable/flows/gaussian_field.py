@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numba
 import numpy as np
@@ -43,6 +43,7 @@ NEGATIVE = 1e-8
 rounding: kappa is no covariance there."""
 
 
+@runtime_checkable
 class Field(Protocol):
     """How the noise of one step at the tokens comes from standard normals."""
 

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from metastable.arguments import OneLine, integer, number
-from metastable.flows.covariance import Covariance, as_covariance
+from metastable.flows.covariance import Covariance, as_covariance, overlap
 
 MOST_DIMENSION = 10**9
 """Largest dimension, up to which d - 1 and d - 3 keep their digits."""
@@ -66,14 +66,14 @@ class TwoPointMotion(OneLine):
 
     def drift(self, g: Any) -> Float[np.ndarray, "*shape"]:
         """b(g), with what attention adds."""
-        kappa, overlap = self.covariance(g), np.asarray(g, dtype=float)
-        noise = (self.d - 2 + overlap**2) * kappa - (self.d - 1) * self.covariance.one * overlap
-        return self.scale**2 * noise + self._pull(overlap) * (1 - overlap)
+        x = overlap(g)
+        noise = (self.d - 2 + x**2) * self.covariance(x) - (self.d - 1) * self.covariance.one * x
+        return np.asarray(self.scale**2 * noise + self._pull(x) * (1 - x))
 
     def variance(self, g: Any) -> Float[np.ndarray, "*shape"]:
         """a(g)."""
-        kappa, overlap = self.covariance(g), np.asarray(g, dtype=float)
-        return 2 * self.scale**2 * (1 - overlap**2) * (self.covariance.one - overlap * kappa)
+        x = overlap(g)
+        return np.asarray(2 * self.scale**2 * (1 - x**2) * (self.covariance.one - x * self.covariance(x)))
 
     @property
     def lyapunov(self) -> float:
@@ -115,7 +115,7 @@ class TwoPointMotion(OneLine):
     def _pull(self, g: np.ndarray) -> np.ndarray:
         """What attention adds to b(g)/(1 - g)."""
         weight = 1 / (1 + np.exp(np.minimum(self.beta * (1 - g), 700.0)))
-        return 2 * self.attention * (1 + g) * weight
+        return np.asarray(2 * self.attention * (1 + g) * weight)
 
 
 def largest_dimension(kappa: Any) -> float:

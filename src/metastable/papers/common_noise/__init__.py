@@ -5,12 +5,13 @@ synchronises tokens, and that the interaction energy falls exponentially where t
 for rates, exponents and thresholds are metastable's estimates.
 """
 
-from metastable.papers.common_noise import attention, exponents, limits, synchronisation, two_point
+from metastable.papers.common_noise import attention, exponents, limits, means, synchronisation, two_point
 
 CLAIMS = (
     *two_point.CLAIMS,
     *synchronisation.CLAIMS,
     *exponents.CLAIMS,
+    *means.CLAIMS,
     *attention.CLAIMS,
     *limits.CLAIMS,
 )

@@ -23,7 +23,7 @@ DIMENSION, ACTIVATION, DEPTH_TIME = 8, "relu", 0.5
 """Of the transformers: here the bias of a layer is large, while e^{-7/8} = 0.42 of the start is remembered."""
 DEPTHS = (4, 8, 16)
 DEPTH_WIDTHS = (4, 8)
-DEPTH_SAMPLES = (15_000, 200_000, 15_000)
+DEPTH_SAMPLES = (15_000, 100_000, 15_000)
 DEPTH_NOISE = 5.1
 """Standard error of the exponent times sqrt(samples): of seeds 0 and 1."""
 DEPTH_ORDER = 0.2
@@ -37,7 +37,7 @@ WIDTH_NOISE = 9.0
 WIDTH_ORDER = 0.12
 """How far the next order in 1/m moves the exponent between m = 4 and 16, by a quadrature over |sigma(W_1 x)|^2."""
 HEAT = (("relu", 3), ("linear", 4), ("gelu", 6))
-HEAT_SAMPLES = (4000, 60_000, 2000)
+HEAT_SAMPLES = (4000, 30_000, 2000)
 HEAT_NOISE = 0.45
 """Standard error of the mean ratio times sqrt(samples): of seeds 0 and 1."""
 SECOND_ORDER = 0.01

@@ -24,7 +24,7 @@ METHOD = "euler-maruyama"
 OVERLAPS = (-0.6, 0.0, 0.4, 0.8)
 TIME = 0.003
 """A short time, in units of 1/kappa(1): one step of the method. The variance is extrapolated from half of it."""
-SAMPLES = (10_000, 100_000, 4000)
+SAMPLES = (10_000, 60_000, 4000)
 """Pairs for every case in a quick, full and small run."""
 BIAS = 0.03
 """Relative change of the drift in one step, of the order of d TIME for d up to 8."""
