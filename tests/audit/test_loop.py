@@ -64,7 +64,7 @@ def test_a_short_run_decides_nothing(tiny):
 
 @pytest.mark.slow
 def test_marks_of_the_looped_layers(minilm):
-    """all-MiniLM-L6-v2, random starts: five layers end in sum A, in layer 1 long starts end in two clusters in M0."""
+    """all-MiniLM-L6-v2, random starts: five layers end in sum A, long starts of layer 1 in two clusters in M0."""
     loops = audit_loops(minilm, audit_weights(minilm))
     for l in (0, 2, 3, 4, 5):
         assert loops[l].terminal_holds and loops[l].ends_values.beats(loops[l].ends_other)
