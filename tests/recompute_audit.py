@@ -348,10 +348,10 @@ def recompute(
     long = [ids for ids in texts if reached and len(ids) >= reached[-1]]
     curve_ratio, curve_sinks = [], []
     for n in reached:
-        cut = [run(model, cut(ids, n)) for ids in long[:8]]
-        seen = [[block.points(x) for block, x in zip(layers, s[:-1], strict=True)] for s, _ in cut]
+        short = [run(model, cut(ids, n)) for ids in long[:8]]
+        seen = [[block.points(x) for block, x in zip(layers, s[:-1], strict=True)] for s, _ in short]
         curve_ratio.append([kappa_and_dimension(block, [s[l] for s in seen])[2] for l, block in enumerate(layers)])
-        curve_sinks.append(sum(int((sinks([p for _, p in cut], l) >= 0.25).sum()) for l in range(L)))
+        curve_sinks.append(sum(int((sinks([p for _, p in short], l) >= 0.25).sum()) for l in range(L)))
     kappa_ratio = [r for _, _, r in ratios]
     mean_zero = float(np.mean([c["zero_temperature"] for c in cosines]))
     found["temperature"] = {
@@ -425,7 +425,10 @@ def recompute(
         "error": (growth.std(0, ddof=1) / math.sqrt(len(texts))).tolist(),
     }
     last, error = found["depth"]["growth"][-1], found["depth"]["error"][-1]
-    found["depth"]["course"] = "same" if abs(last) <= max(0.05, 2 * error) else "rise" if last > 0 else "fall"
+    word = "same" if abs(last) + 2 * error <= 0.05 else "open"
+    if abs(last) - 2 * error > 0.05:
+        word = "rise" if last > 0 else "fall"
+    found["depth"]["course"] = word
 
     sums = [sum(head.A for head in block.heads) for block in layers]
     if loops:
@@ -474,7 +477,12 @@ def words(found: dict[str, Any]) -> dict[str, list[str]]:
         "copying": lambda n: [f"{n['copies']} of {n['of']} heads copy", f"{n['suppresses']} suppress"],
         "directions": lambda n: [f"{min(n['directions']):.0f}", f"{max(n['directions']):.0f}"],
         "depth": lambda n: [
-            {"rise": "more alike at the output", "fall": "less alike", "same": "about as alike"}[n["course"]]
+            {
+                "rise": "more alike at the output",
+                "fall": "less alike",
+                "same": "about as alike",
+                "open": "cannot be told",
+            }[n["course"]]
         ],
         "terminal": lambda n: ["Iterated alone"],
         "early": lambda n: ["The weights forecast" if n["forecast"] else "No layer is forecast"],

@@ -33,6 +33,11 @@ def test_every_course(text, curve, told):
     assert said.numbers["cosine"] == pytest.approx(curve)
 
 
+def test_what_cannot_be_told_is_said_as_that(text):
+    found = depth_points([[0.1, 0.1, 0.1, 0.1], [0.1, 0.1, 0.1, 0.3]], [[3.0] * 4] * 2)
+    assert "cannot be told" in depth_finding(replace(text, depth=found)).sentence
+
+
 def test_all_points_are_told(text):
     said = depth_finding(text)
     assert len(text.depth) == len(text.layers) + 1 == len(said.numbers["cosine"])

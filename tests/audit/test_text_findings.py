@@ -87,7 +87,7 @@ def test_heads_that_copy_need_more_than_chance_and_error(report):
     heads[2] = replace(heads[2], copying=0.9, copying_error=0.6)
     said = named(report, "copying", heads=heads)
     assert said.sentence == "1 of 9 heads copy what they attend, 1 suppress it, and 7 do neither."
-    assert "of 2: it does not tell" in said.evidence
+    assert "the sign of tr M agrees in " in said.evidence and " of 2 (" in said.evidence
     alone = named(report, "copying", heads=heads, texts=1)
     assert alone.numbers["copies"] == 0 and alone.confidence == "weak"
 
@@ -126,3 +126,22 @@ def test_a_forecast_no_better_than_its_control_is_told_as_that(report):
     said = named(report, "forecast", forecasts=steps)
     assert said.sentence.endswith("(Gaussian tilt), with no difference from the control.")
     assert said.confidence == "weak"
+
+
+def test_forecasts_that_tie_are_told_together(report):
+    cosine = {"zero_temperature": 0.1, "gaussian": 0.8, "uniform": 0.1, "argmax": 0.79}
+    steps = [replace(f, cosine=cosine) for f in report.text.forecasts]
+    assert (
+        "(Gaussian tilt) and alike by each token's best key alone"
+        in named(report, "forecast", forecasts=steps).sentence
+    )
+
+
+def test_sinks_near_the_threshold_are_told_as_such(report):
+    heads = [replace(head, sink=0.5, sink_error=0.01) for head in report.text.heads]
+    heads[0], heads[1] = (
+        replace(heads[0], sink=0.26, sink_error=0.02),
+        replace(heads[1], sink=0.24, sink_error=0.02),
+    )
+    said = named(report, "sinks", heads=heads)
+    assert "8 of 9 heads" in said.sentence and "7 to 9 heads within two standard errors" in said.evidence

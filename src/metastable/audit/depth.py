@@ -63,21 +63,21 @@ def depth_points(cosines: Sequence[Sequence[float]], ranks: Sequence[Sequence[fl
     return result
 
 
-def course(points: Sequence[DepthPoint], texts: int) -> tuple[str, int | None]:
-    """("rise", "fall" or "same" from the first point to the last, the point in between that lies outside of both).
+def course(points: Sequence[DepthPoint]) -> tuple[str, int | None]:
+    """How the mean cosine goes from the first point to the last, and the point in between outside of both, if any.
 
-    A difference counts if it is larger than `GROWTH` and than two standard errors over texts.
+    "rise" or "fall": it changes by more than `GROWTH`, whatever two standard errors over texts may add; "same": by
+    less, whatever they may add; "open": it cannot be told.
     """
-    last = points[-1]
+    first, last = points[0], points[-1]
 
     def differ(a: DepthPoint, b: DepthPoint) -> bool:
-        error = max(a.growth_error, b.growth_error) if texts > 1 else 0.0
-        return abs(a.growth - b.growth) > max(GROWTH, 2 * error)
+        return abs(a.growth - b.growth) - 2 * max(a.growth_error, b.growth_error) > GROWTH
 
-    word = "same" if not differ(last, points[0]) else "rise" if last.growth > 0 else "fall"
-    low, high = (pick(points, key=lambda p: p.mean_cosine) for pick in (min, max))
-    outside = [
-        p for p in (high, low) if differ(p, points[0]) and differ(p, last) and p.point not in (0, last.point)
-    ]
+    word = "rise" if last.growth > 0 else "fall"
+    if not differ(last, first):
+        word = "same" if abs(last.growth) + 2 * last.growth_error <= GROWTH else "open"
+    ends = [pick(points, key=lambda p: p.mean_cosine) for pick in (max, min)]
+    outside = [p for p in ends if p not in (first, last) and differ(p, first) and differ(p, last)]
     farthest = max(outside, key=lambda p: min(abs(p.growth), abs(p.growth - last.growth)), default=None)
     return word, None if farthest is None else farthest.point

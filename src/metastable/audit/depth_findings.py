@@ -13,12 +13,14 @@ def depth_finding(text: TextAudit) -> Finding:
     Hidden states are taken as the model hands them on, since the output has no norm in front of an attention.
     """
     points = text.depth
-    word, outside = course(points, text.texts)
+    word, outside = course(points)
     one = f"{'an' if text.item[0] in 'aeiou' else 'a'} {text.item}"
     told = {
         "rise": f"In the hidden states, tokens of {one} are more alike at the output than at the input",
         "fall": f"In the hidden states, tokens of {one} are less alike at the output than at the input",
         "same": f"In the hidden states, tokens of {one} are about as alike at the output as at the input",
+        "open": f"Whether tokens of {one} are more alike at the output than at the input cannot be told from the "
+        "hidden states",
     }[word]
     if outside is not None:
         most = "most" if points[outside].growth > max(0.0, points[-1].growth) else "least"
@@ -28,7 +30,7 @@ def depth_finding(text: TextAudit) -> Finding:
         told + ".",
         f"mean cosine of hidden states at the input of layers 0-{len(points) - 2} and at the output: {cosines}; "
         f"from first to last {points[-1].growth:+.2f} ± {points[-1].growth_error:.2f} (standard error over "
-        f"{text.texts} {text.item}s), asked {GROWTH:g} and two errors; effective rank "
+        f"{text.texts} {text.item}s), asked {GROWTH:g} beyond two errors; effective rank "
         f"{', '.join(f'{p.effective_rank:.0f}' for p in points)}; mean cosine of the points that attention sees, "
         f"before the norms' gain and shift: {', '.join(f'{l.point_cosine:.2f}' for l in text.layers)}",
         "measured" if text.texts > 1 else "weak",

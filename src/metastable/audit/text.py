@@ -41,6 +41,8 @@ class TextHead:
     """Mean attention entropy / log n: 1 is uniform attention, 0 a single key."""
     sink: float
     """Largest share of all attention that one token of a text receives."""
+    sink_error: float
+    """Its standard error over texts."""
     sink_position: int
     """Where that token stands in most texts: 0 first, -1 last, 1 elsewhere."""
     kappa: float
@@ -248,6 +250,7 @@ class _LayerSums:
                 head=h,
                 entropy=float(entropy[h]),
                 sink=float(sink[h]),
+                sink_error=standard_error([float(one[h]) for one in self.sink]),
                 sink_position=int(place[h]),
                 kappa=float(kappa[h]),
                 copying=float(copying[:, h].mean()),

@@ -7,6 +7,7 @@ import math
 from metastable.audit.closures import SEES_SINKS
 from metastable.audit.finding import Finding, layers_in_words, listed, span, two_decimals
 from metastable.audit.heads import WeightAudit
+from metastable.audit.rate import Rate
 from metastable.audit.scorecard import COLD
 from metastable.audit.text import TextAudit
 from metastable.audit.text_lengths import SINK
@@ -112,6 +113,8 @@ def _forecast(text: TextAudit) -> Finding:
         f"{len(text.forecasts)} layers; control: other heads' scores; at {_length(text)}{places}"
     )
     most = _enough(text) and 2 * first > len(text.forecasts)
+    ties = [name for name in names if _mean_cosine(text, name) >= _mean_cosine(text, best) - TIE and name != best]
+    alike = " and alike by ".join(names[name] for name in [best, *ties])
     control = _mean_control(text, best)
     same = not plain and control is not None and _mean_cosine(text, best) - control <= TIE
     beats = not same and all(f.cosine[best] - (f.control[best] or 0.0) > 2 * f.spread[best] for f in text.forecasts)
@@ -119,7 +122,7 @@ def _forecast(text: TextAudit) -> Finding:
         "Averaged over layers, the mean of the tokens (uniform attention) forecasts what attention adds to a token "
         "as well as anything: scores add next to nothing."
         if plain
-        else f"Averaged over layers, what attention adds to a token is forecast best by {names[best]}"
+        else f"Averaged over layers, what attention adds to a token is forecast best by {alike}"
         + (", with no difference from the control." if same else ".")
     )
     return Finding(
@@ -129,6 +132,7 @@ def _forecast(text: TextAudit) -> Finding:
         "forecast",
         {
             "best": best,
+            "alike": ties,
             "cosine": {name: _mean_cosine(text, name) for name in names},
             "control": {name: _mean_control(text, name) for name in names},
             "best_in": first,
@@ -170,6 +174,7 @@ def _sinks(text: TextAudit) -> Finding | None:
         if abs(last - first) < STEADY * count:
             trend += ", about the same"
     ends = sum(h.sink_position != 1 for h in heavy)
+    surely, perhaps = (sum(h.sink + way * 2 * h.sink_error >= SINK for h in text.heads) for way in (-1, 1))
     where = layers_in_words(sorted({h.layer for h in heavy}), len(text.layers)) if heavy else ""
     over = ", ".join(f"{heads} at {n}" for n, heads in curve)
     return Finding(
@@ -180,6 +185,7 @@ def _sinks(text: TextAudit) -> Finding | None:
             if heavy
             else f"the largest share is {max(h.sink for h in text.heads):.0%}"
         )
+        + f"; {surely} to {perhaps} heads within two standard errors over {text.texts} {text.item}s"
         + f"; uniform attention would give one token {1 / text.length:.1%}"
         + (f"; over length: {over} tokens ({text.lengths[0].texts} {text.item}s)" if curve else ""),
         "measured" if _enough(text) else "weak",
@@ -188,6 +194,7 @@ def _sinks(text: TextAudit) -> Finding | None:
             "length": text.length,
             "heads": len(heavy),
             "of": count,
+            "within_errors": [surely, perhaps],
             "first_or_last": ends,
             "lengths": [n for n, _ in curve],
             "over_length": [heads for _, heads in curve],
@@ -210,7 +217,7 @@ def _copying(text: TextAudit, weights: WeightAudit) -> Finding:
         "neither.",
         f"mean cosine between a head's emission and what it attended {span([h.copying for h in text.heads])}; "
         f"asked more than {chance:.2f} (two standard deviations of a random direction) and two standard errors "
-        f"over {text.texts} {text.item}s; the sign of tr M agrees in {agree} of {len(decided)}: it does not tell",
+        f"over {text.texts} {text.item}s; the sign of tr M agrees in {Rate.of(agree, len(decided))}",
         "measured" if _enough(text) else "weak",
         "copying",
         {"copies": copies, "suppresses": suppresses, "of": count, "chance": chance, "trace_agrees": agree},
