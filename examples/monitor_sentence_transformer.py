@@ -4,8 +4,7 @@
     python examples/monitor_sentence_transformer.py MODEL CORPUS TRAFFIC
 
 MODEL: a SentenceTransformer folder or id. CORPUS: a text file with texts as they should be, one per paragraph, at
-least a few hundred. TRAFFIC: a text file with what comes in. The embeddings are bit for bit those without a
-monitor.
+least a few hundred. TRAFFIC: a text file with what comes in. The embeddings stay what they are, bit by bit.
 """
 
 from __future__ import annotations

@@ -226,6 +226,36 @@ def encoders() -> None:
         report.to_html()
 
 
+def monitor() -> None:
+    """A small monitor: calibrated, asked in every way, attached, stored, served."""
+    import tempfile
+    from pathlib import Path
+
+    import metastable as ms
+    from metastable.monitor.service import Service, application
+    from metastable.monitor.service.journal import Journal
+    from metastable.monitor.service.schemas import openapi
+    from tiny_encoders import configs, random_model
+    from walks import walks
+
+    for family in ("bert", "esm"):
+        encoder = ms.encoders.load(random_model(configs()[family]), name=family)
+        made = ms.Monitor.calibrate(encoder, walks(100, 0), documents=[i // 2 for i in range(100)], tokens=16)
+        texts = [*walks(4, 1), [7] * 20]
+        made.measure(texts)
+        made.drift(made.score(texts))
+        ms.monitor.report(made, texts).to_html()
+        with made.attach(encoder.model) as attached:
+            encoder.hidden_states(texts)
+        assert attached.texts == 5 and not attached.failed, attached.problem
+    folder = Path(tempfile.mkdtemp())
+    read = ms.Monitor.load(made.save(folder / "calibration.npz"), encoder)
+    service = Service(read, journal=Journal(folder / "log.jsonl"))
+    service.embed(texts)
+    application(service)
+    openapi()
+
+
 USES = {
     engine: ("sphere", "measure", "weights", "readers", "spectral", "flows", "solve", "observe"),
     attention: ("attention",),
@@ -235,6 +265,7 @@ USES = {
     drawing: ("drawing",),
     papers: ("papers",),
     encoders: ("encoders", "audit"),
+    monitor: ("monitor",),
 }
 """A use, and the rooms that are checked through it."""
 

@@ -21,7 +21,7 @@ that is out of order as a whole."""
 
 def corrupted(
     items: Sequence[dict[str, Any]], special: Collection[int], kind: int, seed: int
-) -> tuple[list[dict[str, Any]], list[Bool[np.ndarray, "n"]]]:
+) -> tuple[list[dict[str, Any]], list[Bool[np.ndarray, "_"]]]:
     """A corrupted copy of every text, and for each of its content tokens whether it was touched.
 
     New tokens are drawn from all content tokens of the texts: as frequent as in these, and only out of place.

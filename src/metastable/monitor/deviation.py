@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 
 from metastable.monitor.gaussian import Gaussian
 from metastable.monitor.lengths import LengthTrend
@@ -26,7 +26,7 @@ class Deviation:
     gaussian: Gaussian
 
     @classmethod
-    def fit(cls, features: Float[np.ndarray, "n f"], lengths: Float[np.ndarray, "n"]) -> Deviation:
+    def fit(cls, features: Float[np.ndarray, "n f"], lengths: Integer[np.ndarray, "n"]) -> Deviation:
         """From the features of texts that are as they should be."""
         trend = LengthTrend.fit(features, lengths)
         away = trend(features, lengths)
@@ -36,13 +36,13 @@ class Deviation:
         return cls(trend, knots, Gaussian.fit(torch.from_numpy(normal)))
 
     def normal(
-        self, features: Float[np.ndarray, "n f"], lengths: Float[np.ndarray, "n"]
+        self, features: Float[np.ndarray, "n f"], lengths: Integer[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n f"]:
         """Every feature as a standard normal number of the texts that the deviation was fitted to."""
         return _normal_scores(self.trend(features, lengths), self.knots)
 
     def __call__(
-        self, features: Float[np.ndarray, "n f"], lengths: Float[np.ndarray, "n"]
+        self, features: Float[np.ndarray, "n f"], lengths: Integer[np.ndarray, "n"]
     ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n f"]]:
         """The deviation of every row, and the share of each feature in it (they sum to it)."""
         z = torch.from_numpy(self.normal(features, lengths)).float()

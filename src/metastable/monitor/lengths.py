@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 
 LEAST_SPREAD = 0.25
 """The spread at a length is never taken for less than this share of the spread at all lengths: a straight line that
@@ -26,7 +26,7 @@ class LengthTrend:
     high: float
 
     @classmethod
-    def fit(cls, values: Float[np.ndarray, "n f"], lengths: Float[np.ndarray, "n"]) -> LengthTrend:
+    def fit(cls, values: Float[np.ndarray, "n f"], lengths: Integer[np.ndarray, "n"]) -> LengthTrend:
         """Centre and spread of the columns of `values` against the logarithm of the length."""
         x = np.log(np.maximum(lengths, 1.0))
         low, high = float(x.min()), float(x.max())
@@ -41,7 +41,7 @@ class LengthTrend:
         return cls(centre, spread, least, low, high)
 
     def __call__(
-        self, values: Float[np.ndarray, "n f"], lengths: Float[np.ndarray, "n"]
+        self, values: Float[np.ndarray, "n f"], lengths: Integer[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n f"]:
         """Deviations from the trend in units of the mean absolute one; beyond the fitted lengths as at the end."""
         base = self._base(np.log(np.maximum(lengths, 1.0)), self.low, self.high)

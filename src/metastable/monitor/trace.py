@@ -29,7 +29,7 @@ class Trace:
     """Which of the content tokens of its text a point is."""
     lengths: Integer[np.ndarray, "b"]
     """Content tokens of every text, before some of them were chosen."""
-    ids: list[Integer[np.ndarray, "n"]] | None = None
+    ids: list[Integer[np.ndarray, "_"]] | None = None
     """Ids of all content tokens of every text, in order; None for images and token vectors."""
     glances: tuple[Float[Tensor, "b f"], Float[Tensor, "b g"]] | None = None
     """What sampled queries say about attention and about its forecast; None where no layer can be looked at."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Integer
@@ -27,18 +27,9 @@ class Evidence:
         return self.tokens() if callable(self.tokens) else self.tokens
 
 
+@runtime_checkable
 class Channel(Protocol):
     """A fitted channel."""
 
     def evidence(self, trace: Trace) -> Evidence:
         """How unusual the texts of a trace are."""
-
-
-class Learner(Protocol):
-    """A channel that is being fitted: traces are added one after the other and not kept."""
-
-    def add(self, trace: Trace) -> None:
-        """Learn from one more trace."""
-
-    def finish(self) -> Channel:
-        """The channel."""

@@ -66,7 +66,7 @@ class CoherenceLearner:
         """Learn from one more trace of texts as they are."""
         self._kept(trace).add(states(trace)[trace.mask])
 
-    def add_corrupted(self, trace: Trace, touched: Sequence[Bool[np.ndarray, "n"]], kind: int) -> None:
+    def add_corrupted(self, trace: Trace, touched: Sequence[Bool[np.ndarray, "_"]], kind: int) -> None:
         """Learn from one more trace of corrupted copies; touched: by number of the content token."""
         x = states(trace)
         numbers = trace.numbers.cpu().numpy()

@@ -47,7 +47,7 @@ class Service:
         except MissingExtra:
             self.metrics = None
 
-    def embed(self, texts: Sequence[str], rate: float | None = None) -> tuple[np.ndarray, list[Score]]:
+    def embed(self, texts: Sequence[Any], rate: float | None = None) -> tuple[np.ndarray, list[Score]]:
         """Embeddings and scores of texts, which are then remembered."""
         began = time.perf_counter()
         with span("metastable.embed", texts=len(texts), model=str(self.monitor.about["name"])) as current:
@@ -63,7 +63,7 @@ class Service:
             self.metrics.request(time.perf_counter() - began)
         return rows, scores
 
-    def drift(self, texts: Sequence[str], documents: Sequence[Any] | None, rate: float | None) -> Drift:
+    def drift(self, texts: Sequence[Any], documents: Sequence[Any] | None, rate: float | None) -> Drift:
         """Score a batch and test it for drift."""
         _, scores = self.embed(texts)
         found = self.monitor.drift(scores, documents=documents, rate=self.rate if rate is None else rate)
@@ -97,7 +97,7 @@ class Service:
             entries = [entry for entry in self.recent if entry["number"] > number]
         return {"entries": entries, "last": self._count, "stream": self.evidence(), "rate": self.rate}
 
-    def _remember(self, text: str, score: Score) -> None:
+    def _remember(self, text: Any, score: Score) -> None:
         if score.in_range:
             self.stream.add(score.surprise)
         plain = score.to_dict()
