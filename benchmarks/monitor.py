@@ -4,8 +4,8 @@
 
 A BERT of the sizes of all-MiniLM-L6 (6 layers, 12 heads, d = 384) with random weights, which cost what trained
 ones cost, SDPA attention, float32. The monitor has all its channels and looks at 32 tokens of every text, or at all
-of them. Rounds are interleaved; CPU time of the process on one thread (on a GPU wall time), medians. Allowed is what
-is asked for. With a GPU all of it is measured there, in half precision.
+of them. Rounds are interleaved; CPU time of the process on one thread (on a GPU wall time), medians. Allowed is
+what is asked for. With a GPU all of it is measured there, in half precision.
 """
 
 from __future__ import annotations

@@ -130,6 +130,14 @@ def descended() -> ms.Path:
     return ms.solve(descending(), tokens(), 0.2, times=3)
 
 
+@cache
+def watcher() -> ms.Monitor:
+    torch.manual_seed(0)
+    block = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, dropout=0.0)
+    encoder = ms.encoders.load(torch.nn.TransformerEncoder(block, 2, enable_nested_tensor=False))
+    return ms.Monitor.calibrate(encoder, [torch.randn(9, 8) for _ in range(80)])
+
+
 def claim() -> papers.Claim:
     return papers.Claim("one", "One.", lambda setting: papers.Outcome(1.0), 1.0, 0.1, "rounding", "arithmetic")
 
@@ -240,6 +248,17 @@ RIGHT_FOR: dict[str, dict[str, Callable[[], Any]]] = {
         lambda: torch.zeros(3, dtype=torch.float64),
     ),
     "ms.audit": {"encoder": lambda: None},
+    "ms.Monitor.calibrate": {"encoder": lambda: watcher().encoder, "texts": lambda: [torch.randn(9, 8)] * 80},
+    "ms.Monitor.load": {"path": lambda: "nowhere.npz"},
+    "ms.monitor.Stream": {"whole": lambda: watcher().calibration.whole, "rate": lambda: 0.1, "seed": lambda: 0},
+    "ms.monitor.report": {"monitor": watcher, "texts": lambda: [torch.randn(9, 8)]},
+    "monitor.attach": {"model": lambda: watcher().model},
+    "monitor.save": {"path": lambda: os.path.join(tempfile.mkdtemp(), "made.npz")},
+    "stream.add": {"score": lambda: 1.0},
+    **{
+        f"monitor.{name}": {"texts": lambda: [torch.randn(9, 8)], "batch": lambda: [torch.randn(9, 8)]}
+        for name in ("score", "measure", "embed", "drift")
+    },
     "ms.encoders.load": {"source": lambda: "no-such-model"},
 }
 """Right arguments for one function, where the name of the parameter means something else there."""
@@ -279,6 +298,8 @@ INSTANCES: dict[str, Callable[[], Any]] = {
     "target": lambda: Target.oscillating(2, 2),
     "random weights": weights_process,
     "descent": descending,
+    "monitor": watcher,
+    "stream": lambda: watcher().stream(rate=0.1),
 }
 """Objects whose methods are tried."""
 
@@ -292,6 +313,7 @@ PROTOCOL = {
 NOT_TRIED = {
     "ms.papers.write_report",  # draws for seconds
     "ms.attention.Operands",  # what kernels are handed, built from checked arguments
+    "ms.monitor.Attachment",  # made by Monitor.attach, from checked arguments
 }
 
 

@@ -47,6 +47,25 @@ def test_detach_leaves_nothing_behind(monitor) -> None:
     assert held() is None
 
 
+@pytest.mark.parametrize("first", [0, 1])
+def test_two_attachments_end_in_either_order(monitor, first: int) -> None:
+    model = random_model(configs()["bert"])
+    two = [monitor.attach(model), monitor.attach(model)]
+    two[first].detach()
+    with torch.no_grad():
+        model(**batch(walks(3, 1)))
+    assert [one.texts for one in two] == ([0, 3] if first == 0 else [3, 0])
+    two[1 - first].detach()
+    assert "forward" not in model.__dict__ and not any(m._forward_pre_hooks for m in model.modules())
+
+
+def test_a_caller_that_bypasses_hooks_is_heard(monitor, bert) -> None:
+    """As sentence-transformers does, which calls forward itself."""
+    with torch.no_grad(), monitor.attach(bert) as attached:
+        bert.forward(**batch(walks(3, 1)))
+    assert attached.texts == 3
+
+
 def test_only_a_share_of_the_runs_is_scored(monitor, bert) -> None:
     """200 runs at 25%: 50 +- 6.1."""
     with torch.no_grad(), monitor.attach(bert, sample_rate=0.25, keep=10, seed=1) as attached:

@@ -48,7 +48,7 @@ def load(
         return _from_module(source, tokenizer, pooling, name)
     if not isinstance(source, (str, os.PathLike)):
         raise InvalidInput(f"an encoder is opened from a path, an id or a torch module, got {shown(source)}")
-    if not os.fspath(source):
+    if source == "":
         raise InvalidInput("an encoder is opened from a path, an id or a torch module, got an empty path")
     return _from_path(place(source, "source"), tokenizer, config, pooling, name)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -57,7 +58,7 @@ class Ear:
 
     @property
     def wrapped(self) -> bool:
-        """Whether forward is wrapped: torch's own encoder leaves its fused path where a hook is registered."""
+        """Whether layers are wrapped, too: torch's own encoder leaves its fused path where a hook is registered."""
         return isinstance(self.model, nn.TransformerEncoder)
 
 
@@ -195,8 +196,8 @@ class Listening:
         self._wanted = wanted
         self._here = threading.local()
         self._undo: list[Callable[[], None]] = []
+        _wrap(ear.model, self._begin, self._end, self._undo)
         start = _wrap if ear.wrapped else _hook
-        start(ear.model, self._begin, self._end, self._undo)
         blocks = {id(block): block for block in ear.blocks}
         for block in blocks.values():
             start(block, self._enter, self._leave if block is ear.blocks[-1] else None, self._undo)
@@ -264,21 +265,42 @@ def _hook(module: nn.Module, enter: Any, leave: Any, undo: list[Callable[[], Non
 
 
 def _wrap(module: nn.Module, enter: Any, leave: Any, undo: list[Callable[[], None]]) -> None:
+    """Put a function in front of forward, which callers that bypass hooks call as well."""
     inner = module.forward
-    held = module.__dict__.get("forward")
 
+    @functools.wraps(inner)
     def forward(*args: Any, **kwargs: Any) -> Any:
+        if not state.active:
+            return inner(*args, **kwargs)
         enter(args, kwargs)
-        output = inner(*args, **kwargs)
-        if leave is not None:
-            leave(output)
+        output = None
+        try:
+            output = inner(*args, **kwargs)
+        finally:
+            if leave is not None:
+                leave(output)
         return output
 
-    def put_back() -> None:
-        if held is None:
-            module.__dict__.pop("forward", None)
-        else:
-            module.forward = held
-
+    state = _Wrapped(module.__dict__.get("forward"))
+    forward.metastable = state  # type: ignore[attr-defined]
     module.forward = forward
-    undo.append(put_back)
+    undo.append(lambda: state.stop(module))
+
+
+class _Wrapped:
+    """What stood in the place of a function in front of forward, and whether that one still listens."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+        self.active = True
+
+    def stop(self, module: nn.Module) -> None:
+        """Leave; one that stands behind another's goes when that one goes."""
+        self.active = False
+        while (state := getattr(module.__dict__.get("forward"), "metastable", None)) is not None:
+            if state.active:
+                return
+            if state.held is None:
+                del module.__dict__["forward"]
+            else:
+                module.__dict__["forward"] = state.held

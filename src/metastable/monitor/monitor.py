@@ -55,7 +55,16 @@ class Monitor:
     encoder: Encoder | None = field(default=None, repr=False)
     model: nn.Module | None = field(default=None, repr=False)
     """The module that `score` runs: the encoder's own, or the model of the user that was calibrated."""
-    _turn: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _turn: Any = field(default_factory=threading.Lock, repr=False)
+
+    def __post_init__(self) -> None:
+        instance(self.calibration, "calibration", Calibration, "a Calibration: see Monitor.calibrate")
+        instance(self.identity, "identity", Identity, "an Identity: see Monitor.calibrate")
+        instance(self.about, "about", dict, "a dictionary: see Monitor.calibrate")
+        if self.encoder is not None:
+            instance(self.encoder, "encoder", Encoder, "an Encoder")
+        if self.model is not None:
+            instance(self.model, "model", nn.Module, "a torch module")
 
     @classmethod
     def calibrate(
@@ -81,6 +90,10 @@ class Monitor:
         if tokens is not None:
             tokens = integer(tokens, "tokens", least=8, most=2**20)
         tell = (lambda line: None) if report is None else function(report, "report")
+        try:
+            tell("opening the model")
+        except Exception as error:
+            raise InvalidInput(f"report must take a line of text, got {type(error).__name__} from it") from error
         opened = encoder if isinstance(encoder, Encoder) else load(encoder)
         items, named, _ = readable(opened.inputs, texts, documents)
         if len(items) < LEAST_TEXTS:
@@ -116,7 +129,7 @@ class Monitor:
         least = self.calibration.whole.least
         if rate is None:
             return max(RATE, least)
-        read = number(rate, "rate", above=0.0, below=1.0)
+        read = number(rate, "rate", least=1e-12, below=1.0)
         if read < least:
             raise InvalidInput(
                 f"a rate of {read:g} needs {math.ceil(1 / read) - 1} texts for recalibration, this calibration has "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -56,7 +57,8 @@ def write(path: str, content: dict[str, Any]) -> Path:
             os.fsync(file.fileno())
         os.replace(part, target)
     except OSError as error:
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink(missing_ok=True)
         raise StorageError(f"the calibration cannot be written to {told(path)}: {error.strerror}") from error
     return target
 

@@ -14,12 +14,12 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from metastable.arguments import integer, number
+from metastable.arguments import instance, integer, number, numbers
 from metastable.monitor.conformal import Conformal
 
 BETS = (1.0, 0.7, 0.4, 0.2)
@@ -33,7 +33,7 @@ class Stream:
     """Wealth against the hypothesis that nothing changed: `add(score)` after every text, `alarm` from 1/rate on."""
 
     def __init__(self, whole: Conformal, rate: float, seed: int) -> None:
-        scores = whole.scores
+        scores = instance(whole, "whole", Conformal, "a Conformal: see Monitor.stream").scores
         self._edges = np.sinh(np.linspace(-FARTHEST, FARTHEST, BINS))
         self._counts = np.bincount(np.searchsorted(self._edges, scores), minlength=len(self._edges) + 1)
         self._total = len(scores)
@@ -64,9 +64,9 @@ class Stream:
             self.highest = max(self.highest, now)
             return now
 
-    def extend(self, scores: Iterable[float]) -> float:
+    def extend(self, scores: Any) -> float:
         """Take several scores into account, one after the other."""
-        for score in scores:
+        for score in numbers(scores, "scores"):
             self.add(score)
         return self.log_wealth
 
