@@ -1,15 +1,15 @@
 """A layer of a trained encoder, made causal: how much does the last token depend on each of the others?
 
-Layer 3 of all-MiniLM-L6-v2 is a `MultiHead` flow on the sphere; `Causal` hides later tokens from it, with and without
-a bias towards recent ones. Tokens start iid uniform on the sphere of centred vectors. Of D_s = d x_last(t)/d x_s(0),
-a central difference along a random unit vector v that is tangent at x_s(0), two things are read:
+Layer 3 of all-MiniLM-L6-v2 is a `MultiHead` flow on the sphere; `Causal` hides later tokens from it, with and
+without a bias towards recent ones. Tokens start iid uniform on the sphere of centred vectors. Of the derivative
+D_s = d x_last(t)/d x_s(0), by a central difference along a random unit vector v that is tangent at x_s(0), two things
+are read:
 
     n E|D_s v|       how much the last token depends on the one at place s (the figure), and
     n E<v, D_s v>    what a linear readout retrieves of it: by integration by parts it is n E<x_last(t), x_s(0)>,
                      a correlation of order 1/n that plain averages would need n^2 times as many draws for.
 
-A layer whose values are copies would show the same number twice; this one moves what it reads into other directions,
-and in the last passes turns it around. Depth t counts passes: Euler's step of one is the layer itself.
+Depth t counts passes: Euler's step of one is the layer itself.
 
     python examples/causal_encoder_layer.py --out causal_layer.png     # needs metastable[encoders]
 
@@ -83,7 +83,7 @@ def main() -> None:
     encoder = ms.encoders.load(arguments.model or packaged())
     layer = encoder.layers[LAYER]
     s, series = np.array(PLACES) / TOKENS, []
-    for number, alibi in enumerate(SLOPES):
+    for alibi in SLOPES:
         flow = ms.Causal(layer.flow(), alibi=alibi)
         size, readout = dependence(flow, arguments.draws, layer.d, arguments.seed)
         error = size.std(0, ddof=1) / np.sqrt(arguments.draws)
