@@ -2,7 +2,7 @@
 
 Layer 3 of all-MiniLM-L6-v2 is a `MultiHead` flow on the sphere; `Causal` hides later tokens from it, with and
 without a bias towards recent ones. Tokens start iid uniform on the sphere of centred vectors. Of the derivative
-D_s = d x_last(t)/d x_s(0), by a central difference along a random unit vector v that is tangent at x_s(0), two things
+D_s = d x_last(t)/d x_s(0), by a central difference along a random unit vector v tangent at x_s(0), two things
 are read:
 
     n E|D_s v|       how much the last token depends on the one at place s (the figure), and
