@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from metastable import sphere
+from metastable.papers.lost_in_the_middle.sampling import PLACES
 from metastable.papers.lost_in_the_middle.sampling import adjoint as adjoint_of_angles
 from metastable.papers.lost_in_the_middle.sphere_sampling import (
     adjoint,
@@ -40,8 +41,14 @@ def test_on_the_circle_it_is_the_adjoint_of_the_angles():
 
 
 @pytest.mark.parametrize(("d", "normalized"), [(3, False), (4, True)])
-def test_little_depth_is_the_closed_form_up_to_one_over_n(d, normalized):
-    n, t = 32, 0.02
-    found = measured_on_sphere(n, d, t, 0.5, 1.0, normalized, 300, seed=3)
-    assert abs(found.mean) < 4 * found.mean_error + 1 / n
-    assert found.mean_error < 0.05
+def test_little_depth_is_what_the_last_token_attends_to(d, normalized):
+    """At t -> 0 it is n w_s a t; the sums of softmax are those of a uniform context up to 1/n."""
+    n, t, beta, alibi = 32, 0.02, 0.5, 1.0
+    found = measured_on_sphere(n, d, t, beta, alibi, normalized, 300, seed=3)
+    weight = np.exp(alibi * np.arange(n - 1) / n)
+    expected = n * weight / weight.sum() * linear_rate(d, beta, normalized) * t
+    part = np.arange(n - 1) * PLACES // n
+    parts = np.array([expected[part == number].mean() for number in range(1, PLACES)])
+    deviation = found.predicted * (1 + found.deviation) / parts - 1
+    assert np.abs(deviation).max() < 5 * found.error.max() + (1 / n if normalized else 0.01)
+    assert found.error.max() < 0.03

@@ -84,7 +84,7 @@ CLAIMS = (
         figure=settling_figure,
         theme=THEME,
         unit="share of draws",
-        effort=20,
+        effort=2,
         rivals={
             "what t = 30 shows": "Draws that are several clusters at the last time of the published diagram "
             "stay so.",
