@@ -31,6 +31,8 @@ def engine() -> None:
     import metastable as ms
     from metastable import observe
     from metastable.flows import CommonNoise, HeadDescent
+    from metastable.flows.apart import Apart
+    from metastable.flows.individual import IndividualAttention
     from metastable.solve import gradient
     from metastable.weights import OrnsteinUhlenbeck, Target
 
@@ -63,6 +65,10 @@ def engine() -> None:
                 ms.solve(noisy, rho, 0.2, times=[0.0, 0.13, 0.2], method=method, step=0.1)
             ms.solve(CommonNoise(None, kappa, width=3), ms.Ensemble(nodes.expand(2, 9, d)), 0.2, step=0.1)
         ms.solve(CommonNoise(covariance=lambda g: g, independent=True), rho, 0.2, step=0.1)
+        several = nodes.expand(2, 9, d).contiguous()
+        ms.solve(IndividualAttention(torch.stack([w.V, 2 * w.V]), w.B, 1.0), ms.Ensemble(several), 0.2)
+        layer = ms.MultiHead([ms.SelfAttention(w, 1.0)], residual=True)
+        ms.solve(Apart(layer, 2), several.view(18, d), t=2.0, step=1.0, method="euler")
         for target in (Target.resting(d, 2), Target.oscillating(d, 2)):
             moving = OrnsteinUhlenbeck(target, 0.2, 4)
             for mobility in ("head", "harmonic"):

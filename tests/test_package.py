@@ -140,7 +140,7 @@ def test_what_is_imported_is_declared_and_what_is_declared_is_imported() -> None
             names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
             found |= {name.split(".")[0] for name in names}
     # Triton comes with the CUDA builds of torch and is never asked for; typing_extensions is for type checkers, who
-    # bring it; POT is imported as ot, opentelemetry-api as opentelemetry, pillow as PIL.
+    # bring it; POT is imported as ot, opentelemetry-api as opentelemetry.
     found -= {*sys.stdlib_module_names, "metastable", "triton", "typing_extensions"}
-    called = {"ot": "pot", "opentelemetry": "opentelemetry_api", "PIL": "pillow"}
+    called = {"ot": "pot", "opentelemetry": "opentelemetry_api"}
     assert {called.get(name, name) for name in found} == declared

@@ -43,16 +43,18 @@ def test_attention_does_not_depend_on_the_number_of_threads(threads, kernel, mon
 
 
 def test_products_are_held_in_this_thread_alone_and_let_go():
-    """MKL's switch of the calling thread returns what it was: 0 is its default."""
+    """MKL's switch of the calling thread returns what it was."""
     switch = _mkl_set_num_threads_local()
     if switch is None:
         pytest.skip("torch is not built on MKL")
     a = torch.randn(200, 200, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     expected = a @ a
+    before = switch(1)
+    switch(before)
     with held_blas():
         assert switch(1) == 1
         assert torch.allclose(a @ a, expected, rtol=0, atol=1e-12)
-    assert switch(0) == 0
+    assert switch(before) == before
     with pytest.raises(KeyError), held_blas():
         raise KeyError
-    assert switch(0) == 0
+    assert switch(before) == before

@@ -36,7 +36,7 @@ def test_temperature_is_that_of_the_text_where_there_is_one(tiny):
     text = audit_text(encoder, [list(range(5, 30))])
     expected = statistics.median(layer.kappa_over_dimension for layer in text.layers)
     row = rows(encoder, text)["Low temperature"]
-    assert row.measured == expected and row.holds == (expected >= COLD) and row.says.startswith("on text")
+    assert row.measured == expected and row.holds == (expected >= COLD) and row.says.startswith("on ")
     alone = rows(encoder)["Low temperature"]
     assert alone.measured == statistics.median(h.kappa_over_dimension for h in audit_weights(encoder).heads)
 

@@ -58,8 +58,8 @@ class Iterated:
 
 def iterate(
     layer: Layer,
-    starts: Sequence[Float[Tensor, "n d"]],
-    spaces: Sequence[Float[Tensor, "d k"]],
+    starts: Sequence[Float[Tensor, "_ d"]],
+    spaces: Sequence[Float[Tensor, "d _"]],
     passes: int,
     keep: int | None = None,
 ) -> list[Iterated]:

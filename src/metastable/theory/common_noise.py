@@ -112,10 +112,10 @@ class TwoPointMotion(OneLine):
             lowest -= (after - before) ** 2 / (8 * bend) if bend > 0 else 0.0
         return min(lowest, -self.growth)
 
-    def _pull(self, g: np.ndarray) -> np.ndarray:
+    def _pull(self, g: Any) -> Any:
         """What attention adds to b(g)/(1 - g)."""
         weight = 1 / (1 + np.exp(np.minimum(self.beta * (1 - g), 700.0)))
-        return np.asarray(2 * self.attention * (1 + g) * weight)
+        return 2 * self.attention * (1 + g) * weight
 
 
 def largest_dimension(kappa: Any) -> float:
