@@ -85,7 +85,7 @@ class LoopAudit:
 def audit_loops(
     encoder: Encoder,
     weights: WeightAudit,
-    texts: Sequence[Float[Tensor, "layers n d"]] = (),
+    texts: Sequence[Float[Tensor, "layers _ d"]] = (),
     item: str = "text",
     *,
     steps: int = STEPS,
@@ -185,7 +185,7 @@ def _outcome(runs: Sequence[LoopRun]) -> str:
     return ", ".join(f"{counts[end]} {names[end]}" for end in told)
 
 
-def _quartiles(curves: Sequence[Float[Tensor, "t k"]], column: int, times: Sequence[int]) -> list[list[float]]:
+def _quartiles(curves: Sequence[Float[Tensor, "_ k"]], column: int, times: Sequence[int]) -> list[list[float]]:
     """Quartiles over starts at some times; a start that is done stays where it is."""
     rows = torch.stack([torch.stack([curve[min(t, len(curve) - 1), column] for t in times]) for curve in curves])
     levels = torch.tensor([0.25, 0.5, 0.75], dtype=rows.dtype)

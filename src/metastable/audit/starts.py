@@ -50,7 +50,7 @@ def text_starts(encoder: Encoder, texts: Sequence[Any]) -> list[Float[Tensor, "l
     return found
 
 
-def starts_of(layer: Layer, texts: Sequence[Float[Tensor, "layers n d"]], item: str, seed: int) -> list[Start]:
+def starts_of(layer: Layer, texts: Sequence[Float[Tensor, "layers _ d"]], item: str, seed: int) -> list[Start]:
     """`STARTS` starts of one layer: those of the texts, then random ones, 16, 32, 64, 16, ... tokens."""
     own = [Start(item, points[layer.index]) for points in texts]
     drawn = [
