@@ -35,9 +35,9 @@ def verify(
 
     paper: its name (see `PAPERS`), or claims of your own. quick: small experiments, under two minutes on two cores.
     claims: names of the claims to run; None runs all. jobs: processes, each with one thread; 1 stays in this
-    process. out: a folder; finished claims are kept in out/claims and are not computed again while version, code,
-    quick and seed are the same. A claim whose experiment raises is "inconclusive" and says why; what an experiment
-    is warned of is in its verdict.
+    process, and so does a single claim, with so many threads. out: a folder; finished claims are kept in out/claims
+    and are not computed again while version, code, quick and seed are the same. A claim whose experiment raises is
+    "inconclusive" and says why; what an experiment is warned of is in its verdict.
 
     >>> from metastable.papers import Claim, Outcome
     >>> claim = Claim("pi", "pi is 3.", lambda setting: Outcome(3.14159), 3.0, 0.2, "rounding", "1 Kings 7:23")
@@ -104,7 +104,7 @@ def _outcomes(
 ) -> Iterator[tuple[str, Outcome, float]]:
     if jobs == 1 or len(claims) <= 1:
         for claim in claims:
-            yield _run(claim, setting, folder)
+            yield _run(claim, setting, folder, threads=jobs)
         return
     import joblib
 
@@ -114,11 +114,14 @@ def _outcomes(
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """One thread for torch and numba inside the block: claims are what runs in parallel, their arrays are small."""
+def _threads(count: int) -> Iterator[None]:
+    """At most so many threads for torch and numba inside the block.
+
+    One where claims are what runs in parallel, whose arrays are small; all that were asked for where one is alone.
+    """
     before = torch.get_num_threads(), numba.get_num_threads()
-    torch.set_num_threads(1)
-    numba.set_num_threads(1)
+    torch.set_num_threads(min(count, before[0]))
+    numba.set_num_threads(min(count, before[1]))
     try:
         yield
     finally:
@@ -126,10 +129,10 @@ def _one_thread() -> Iterator[None]:
         numba.set_num_threads(before[1])
 
 
-def _run(claim: Claim, setting: Setting, folder: FilePath | None) -> tuple[str, Outcome, float]:
+def _run(claim: Claim, setting: Setting, folder: FilePath | None, threads: int = 1) -> tuple[str, Outcome, float]:
     begin = time.perf_counter()
     key = claim_key(claim, setting)  # before the experiment: it describes the code that runs
-    with warnings.catch_warnings(record=True) as caught, _one_thread():
+    with warnings.catch_warnings(record=True) as caught, _threads(threads):
         warnings.simplefilter("always")
         try:
             outcome = claim.experiment(setting)
