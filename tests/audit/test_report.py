@@ -28,7 +28,7 @@ def test_report_is_one_offline_page_with_its_numbers_beside_it(report, tmp_path)
     assert not re.search(r"https?://|<script|<link|@import|url\(", page)
     numbers = json.loads((tmp_path / "deep" / "report.json").read_text())
     assert numbers == json.loads(json.dumps(report.to_dict()))
-    assert numbers["schema"] == "metastable/audit/1"
+    assert numbers["schema"] == "metastable/audit/2"
     assert len(numbers["weights"]["heads"]) == 9 and len(numbers["loops"]) == 3
     assert numbers["model"]["verification"]["holds"] is True
     for heading in ("What was found", "Spectra", "Map of the heads", "What this does not tell you"):

@@ -28,7 +28,7 @@ from metastable.audit.weight_findings import started
 from metastable.drawing.shell import save_page
 from metastable.encoders import Encoder, load
 
-SCHEMA = "metastable/audit/1"
+SCHEMA = "metastable/audit/2"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
