@@ -11,7 +11,7 @@ from metastable.drawing import Lines
 from metastable.flows import SelfAttention
 from metastable.meanfield import Uniform, nodes
 from metastable.measure import Measure
-from metastable.papers.chaos.sampling import agreement_figure
+from metastable.papers.agreement import agreement_figure
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.verdict import ESTIMATE
 from metastable.solve import gradient, solve

@@ -9,11 +9,11 @@ import numpy as np
 
 from metastable import sphere
 from metastable.drawing import Lines
+from metastable.papers.agreement import agreement_figure
 from metastable.papers.chaos.sampling import (
     PAPER,
     Fit,
     Mean,
-    agreement_figure,
     averaged,
     counts_figure,
     exponent_error,

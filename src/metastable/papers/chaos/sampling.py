@@ -111,24 +111,3 @@ def counts_figure(outcome: Outcome, title: str, y_label: str) -> Lines:
     lines = [Series(curves["fine"], curves[f"theory {one}"], "", colour=i) for i, one in enumerate(labels)]
     ticks = {float(n): f"{n:g}" for n in curves["n"]}
     return Lines(title, "tokens of context n", y_label, beside(dots, lines), log_x=True, log_y=True, x_ticks=ticks)
-
-
-def agreement_figure(outcome: Outcome, title: str, x_label: str, y_label: str) -> Lines:
-    """Numbers against what they should be, in groups "expected LABEL", "measured LABEL", and the line of equals."""
-    curves = outcome.curves
-    labels = [name.removeprefix("measured ") for name in curves if name.startswith("measured ")]
-    dots = [
-        Series(
-            curves[f"expected {one}"],
-            curves[f"measured {one}"],
-            one,
-            "points",
-            colour=i,
-            error=curves.get(f"error {one}", ()),
-        )
-        for i, one in enumerate(labels)
-    ]
-    places = np.concatenate([curves[f"expected {one}"] for one in labels])
-    ends = np.array([min(places.min(), 0.0), places.max()])
-    equal = Series(ends, ends, "equal", "dashed", colour=len(labels))
-    return Lines(title, x_label, y_label, [*dots, equal])

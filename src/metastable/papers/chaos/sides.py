@@ -12,7 +12,8 @@ import numpy as np
 from metastable.drawing import Lines
 from metastable.flows import SelfAttention
 from metastable.measure import Ensemble, Measure
-from metastable.papers.chaos.sampling import Mean, agreement_figure, counts_figure, pooled, uniform_contexts
+from metastable.papers.agreement import agreement_figure
+from metastable.papers.chaos.sampling import Mean, counts_figure, pooled, uniform_contexts
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.reading import SAMPLING, fine
 from metastable.papers.verdict import ESTIMATE

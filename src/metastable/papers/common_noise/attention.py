@@ -11,6 +11,7 @@ from metastable import sphere
 from metastable.drawing import Lines, Series
 from metastable.flows import CommonNoise, SelfAttention
 from metastable.measure import Ensemble
+from metastable.papers.agreement import agreement_figure
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.common_noise.pairs import distance, mean_and_error, pairs
 from metastable.papers.reading import SAMPLING, farthest, slope
@@ -47,6 +48,7 @@ def attending(d: int, v: float, beta: float) -> SelfAttention | None:
 def added_experiment(setting: Setting) -> Outcome:
     """Change of the exponent by attention over -2 v, on the same noise; the case that is farthest from one."""
     ratios, errors, rows = [], [], []
+    curves: dict[str, np.ndarray] = {}
     for k, (activation, d, v, beta) in enumerate(ADDED):
         start, seed = pairs(setting.choose(*ADDED_SAMPLES), d, APART), setting.seeds(1, 40, k)[0]
         ends = [
@@ -60,6 +62,9 @@ def added_experiment(setting: Setting) -> Outcome:
         ratios.append(mean / (-2 * v))
         errors.append(error / abs(2 * v))
         rows.append({"activation": activation, "d": d, "v": v, "β": beta, "change": mean, "−2v": -2 * v})
+        name = f"{activation}, d = {d}, β = {beta:g}"
+        curves |= {f"expected {name}": np.array([-2 * v]), f"measured {name}": np.array([mean])}
+        curves[f"error {name}"] = np.array([error])
     orthogonal = [2 * ratio / 4 * (1 + math.exp(beta)) for ratio, (*_, beta) in zip(ratios, ADDED, strict=True)]
     return Outcome(
         farthest(ratios, 1.0),
@@ -68,8 +73,15 @@ def added_experiment(setting: Setting) -> Outcome:
             "rate of the distance": (farthest([2 * ratio for ratio in ratios], 1.0), 2 * max(errors)),
             "weights of distant tokens": (farthest(orthogonal, 1.0), max(errors)),
         },
+        curves=curves,
         table=rows,
     )
+
+
+def added_figure(outcome: Outcome) -> Lines:
+    """Changes of the exponent beside -2 v."""
+    title = "What attention with V = vI adds to the exponent of 1 − g"
+    return agreement_figure(outcome, title, "−2v", "measured change")
 
 
 def repelled_experiment(setting: Setting) -> Outcome:
@@ -199,6 +211,7 @@ CLAIMS = (
         tolerance=ADDED_STEP * 2.5,
         reason=f"steps of {ADDED_STEP:g} change the exponents by up to d/2 = 2.5 times as much",
         source=ESTIMATE,
+        figure=added_figure,
         theme=THEME,
         unit="measured / (−2v)",
         effort=1,

@@ -10,6 +10,7 @@ import torch
 from metastable.drawing import Lines, Series
 from metastable.flows import CommonNoise
 from metastable.measure import Ensemble
+from metastable.papers.agreement import agreement_figure
 from metastable.papers.claim import Claim, Outcome, Setting, as_rows
 from metastable.papers.common_noise.pairs import extrapolated, mean_and_error
 from metastable.papers.reading import SAMPLING, fine, slope
@@ -147,6 +148,7 @@ def heat_experiment(setting: Setting) -> Outcome:
     """Decay of the first two harmonics of the law of a token over kappa(1) l(l+d-2)/2, by both methods."""
     ratios, errors, rows = [], [], []
     others: dict[str, list[float]] = {"flat space": [], "half the Itô term": []}
+    by_degree: dict[str, list[tuple[float, float, float]]] = {}
     samples = setting.choose(*HEAT_SAMPLES)
     for k, (activation, d) in enumerate(HEAT):
         one = TwoPointMotion(activation, d).covariance.one
@@ -165,14 +167,27 @@ def heat_experiment(setting: Setting) -> Outcome:
                 others["half the Itô term"].append(rate / (predicted / 2))
                 case = {"activation": activation, "d": d, "degree": l, "method": method}
                 rows.append(case | {"predicted": predicted, "measured": rate})
+                found = (predicted / one, rate / one, error / mean / t / one)
+                by_degree.setdefault(f"degree {l}, {method}", []).append(found)
     weights = 1 / np.array(errors) ** 2
     mean, error = float(np.average(ratios, weights=weights)), 1 / math.sqrt(weights.sum() / 2)
     return Outcome(
         mean,
         error,
         rivals={name: (float(np.average(v, weights=weights)), error) for name, v in others.items()},
+        curves={
+            f"{kind} {name}": np.array(column)
+            for name, found in by_degree.items()
+            for kind, column in zip(("expected", "measured", "error"), zip(*found, strict=True), strict=True)
+        },
         table=rows,
     )
+
+
+def heat_figure(outcome: Outcome) -> Lines:
+    """Rates of harmonics beside those of the heat equation."""
+    title = "Decay of harmonics of the averaged law of a token"
+    return agreement_figure(outcome, title, "l(l+d−2)/2", "measured rate / κ(1)")
 
 
 def harmonic(u: np.ndarray, degree: int, d: int) -> np.ndarray:
@@ -248,6 +263,7 @@ CLAIMS = (
             "in the step"
         ),
         source=ESTIMATE,
+        figure=heat_figure,
         theme=THEME,
         unit="measured rate / predicted",
         effort=3,

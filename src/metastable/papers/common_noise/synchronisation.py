@@ -89,13 +89,31 @@ def odd_experiment(setting: Setting) -> Outcome:
     """The largest median of 1 - the largest eigenvalue of the mean of x x^T in the end."""
     axial, plain = [], []
     rows = []
+    curves: dict[str, np.ndarray] = {"t": np.linspace(0, TIME, 21)}
     for k, (activation, d) in enumerate(ODD):
-        end = evolved(setting, activation, d, 10 + k)[-1]
-        axial.append(float(np.median(axial_spread(end))))
-        plain.append(float(np.median(spread(end))))
+        points = evolved(setting, activation, d, 10 + k)
+        signless, signed = (np.median(of(points), axis=1) for of in (axial_spread, spread))
+        axial.append(float(signless[-1]))
+        plain.append(float(signed[-1]))
         rows.append({"activation": activation, "d": d, "up to sign": axial[-1], "with sign": plain[-1]})
+        curves |= {f"axial {activation}, d = {d}": signless, f"plain {activation}, d = {d}": signed}
     own = float(np.median(axial_spread(evolved(setting, "linear", 3, 10, independent=True)[-1])))
-    return Outcome(max(axial), rivals={"with their signs": min(plain), "independent noise": own}, table=rows)
+    rivals = {"with their signs": min(plain), "independent noise": own}
+    return Outcome(max(axial), rivals=rivals, curves=curves, table=rows)
+
+
+def odd_figure(outcome: Outcome) -> Lines:
+    """Spread up to signs against spread."""
+    curves = outcome.curves
+    names = [name.removeprefix("axial ") for name in curves if name.startswith("axial ")]
+    series = []
+    for i, name in enumerate(names):
+        series.append(
+            Series(curves["t"], np.maximum(curves[f"axial {name}"], 1e-10), f"{name}, up to sign", colour=i)
+        )
+        series.append(Series(curves["t"], curves[f"plain {name}"], f"{name}, with sign", "dashed", colour=i))
+    title = f"{TOKENS} uniform tokens under a common noise of an odd activation"
+    return Lines(title, "κ(1) t", "median spread", series, log_y=True)
 
 
 CLAIMS = (
@@ -127,6 +145,7 @@ CLAIMS = (
         tolerance=CLOSE,
         reason=f"after a time {TIME:g}/κ(1) the median is far below {CLOSE:g}; uniform tokens have 0.4 and more",
         source=ESTIMATE,
+        figure=odd_figure,
         relation="at most",
         theme=THEME,
         unit="largest median of 1 − largest eigenvalue",
