@@ -8,9 +8,8 @@ import metastable as ms
 from metastable.solve import embedded
 from metastable.solve.adaptive import Adaptive
 from metastable.solve.dop853 import Dop853
-from metastable.solve.problem import Problem
-from metastable.solve.small_system import MOST_TOKENS, small_system
-from metastable.solve.tableau import Tableau
+from metastable.solve.problem import Problem, State
+from metastable.solve.small_system import MOST_TOKENS, SmallSystem, small_system
 
 
 def attention(d: int, beta: float, **options) -> ms.SelfAttention:
@@ -50,10 +49,10 @@ def test_the_same_digits_after_an_interruption(tmp_path):
 
 @pytest.mark.parametrize("pair", [Adaptive(), Dop853()])
 def test_what_is_left_to_the_flow(pair):
-    few, table = ms.Measure(ms.sphere.uniform(5, 3, seed=0)), Tableau.of(pair)
+    few = ms.Measure(ms.sphere.uniform(5, 3, seed=0))
 
     def taken(flow, rho=few) -> bool:
-        return small_system(problem_of(flow, rho), rho.points, table) is not None
+        return small_system(problem_of(flow, rho), rho.points, pair) is not None
 
     assert taken(attention(3, 2.0))
     assert taken(ms.MultiHead([attention(3, 2.0), attention(3, 1.0)]))
@@ -63,3 +62,14 @@ def test_what_is_left_to_the_flow(pair):
     assert not taken(attention(3, 2.0, field=[1.0, 0.0, 0.0]))
     assert not taken(attention(9, 2.0), ms.Measure(ms.sphere.uniform(5, 9, seed=0)))
     assert not taken(attention(3, 2.0), ms.Measure(ms.sphere.uniform(MOST_TOKENS + 1, 3, seed=0)))
+
+
+def test_a_step_is_made_once_more_for_all_looks_inside_it(monkeypatch):
+    made = []
+    stages = SmallSystem.stages
+    monkeypatch.setattr(SmallSystem, "stages", lambda self, *step: made.append(step) or stages(self, *step))
+    rho, pair = ms.Measure(ms.sphere.uniform(6, 2, seed=0)), Dop853()
+    problem = problem_of(attention(2, 1.0), rho)
+    step = pair.advance(problem, pair.begin(problem, State(0.0, rho.points)), 1.0)
+    first = step.interpolate([step.t / 3])[0]
+    assert torch.equal(step.interpolate([step.t / 3, step.t / 2])[0], first) and len(made) == 1

@@ -7,7 +7,6 @@ import metastable as ms
 from metastable.solve.dop853 import Dop853
 from metastable.solve.problem import Problem, State
 from metastable.solve.small_system import small_system
-from metastable.solve.tableau import Tableau
 from metastable.solve.trial import Made
 
 
@@ -16,7 +15,7 @@ def test_a_whole_trial_makes_what_the_stages_make():
     flow = ms.SelfAttention(ms.AttentionWeights(V=np.eye(2), B=np.eye(2)), 3.0)
     pair, problem = Dop853(), Problem(flow, rho.mass, 1e-6, 1e-8, None, np.inf)
     state = pair.begin(problem, State(0.0, rho.points))
-    made = small_system(problem, rho.points, Tableau.of(pair))(rho.points, state.slope, 0.2)
+    made = small_system(problem, rho.points, pair)(rho.points, state.slope, 0.2)
     memory = pair._stage_memory(rho.points)
     memory[0] = state.slope
     staged = pair._staged(problem, state, memory, 0.2)

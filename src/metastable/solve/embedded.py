@@ -124,16 +124,16 @@ class EmbeddedPair(Stepper):
             accepted=state.accepted + 1,
             rejected=rejected,
         )
-        known = last is not None
+        filled: Tensor | None = None
 
         def interpolate(times: Sequence[float]) -> list[Tensor]:
-            nonlocal known
-            evaluations = problem.evaluations
-            filled = None if whole is None else whole.stages(x, stages[0], h)
+            nonlocal filled
             if filled is None:
-                filled = self._filled(problem, state, stages, t, None if known else points)
-                known = True
-            problem.evaluations = evaluations
+                evaluations = problem.evaluations
+                filled = None if whole is None else whole.stages(x, stages[0], h)
+                if filled is None:
+                    filled = self._filled(problem, state, stages, t, points if last is None else None)
+                problem.evaluations = evaluations
             weights = torch.from_numpy(h * self.between((np.array(times) - state.t) / h))
             return [problem.combine(x, filled, row) for row in weights]
 
@@ -171,7 +171,7 @@ class EmbeddedPair(Stepper):
             if recording:
                 self._whole = (problem, recorded_trial(problem, state.points, memory, self))
             else:
-                self._whole = (problem, small_system(problem, state.points, self.tableau()))
+                self._whole = (problem, small_system(problem, state.points, self))
         return self._whole[1]
 
     def _give_up(self, problem: Problem, state: State, stages: Tensor, h: float, rejected: int) -> None:

@@ -21,7 +21,7 @@ from metastable.flows.pairwise import pairwise
 from metastable.solve.compiled_trial import CompiledTrial
 from metastable.solve.controller import SHARE
 from metastable.solve.problem import Problem
-from metastable.solve.tableau import Tableau
+from metastable.solve.tableau import Pair, Tableau
 from metastable.solve.trial import Made
 
 MOST_TOKENS = 512
@@ -52,7 +52,7 @@ class SmallSystem:
         self.compiled(points.numpy()[None], slope.numpy()[None], self.which, self.h, self.looked, self.allowed)
 
 
-def small_system(problem: Problem, points: Float[Tensor, "n d"], pair: Tableau) -> SmallSystem | None:
+def small_system(problem: Problem, points: Float[Tensor, "n d"], pair: Pair) -> SmallSystem | None:
     """The compiled steps of few tokens in few dimensions under attention with constant weights; else None."""
     few = points.is_cpu and points.dtype == torch.float64 and len(points) <= MOST_TOKENS
     if not few or points.shape[1] > MAX_COLUMNS or not _free(problem.flow):
@@ -60,7 +60,7 @@ def small_system(problem: Problem, points: Float[Tensor, "n d"], pair: Tableau) 
     flow = pairwise(problem.flow, 1)
     if flow is None:
         return None
-    compiled = CompiledTrial(flow, problem.mass.numpy()[None], points.shape[1], pair)
+    compiled = CompiledTrial(flow, problem.mass.numpy()[None], points.shape[1], Tableau.of(pair))
     return SmallSystem(compiled, (SHARE * problem.rtol, SHARE * problem.atol))
 
 
