@@ -16,18 +16,16 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
 from metastable.arguments import flag, integer, number
 from metastable.attention.exp2 import LOG2_E, REDUCTION, exp2
-from metastable.errors import InvalidInput
 from metastable.flows.circle_systems import LARGEST_BETA
 from metastable.flows.drift import Drift
 from metastable.flows.flow import Flow
-from metastable.threads import over_rows
+from metastable.flows.system_rows import alibi_weights, by_systems
 
 
 class SphereSystems(Flow):
@@ -60,22 +58,15 @@ class SphereSystems(Flow):
 
     def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
         """The right-hand sides of all systems."""
-        systems, left = divmod(len(points), self.n)
-        if left or not points.is_cpu:
-            raise InvalidInput(
-                f"rows must be a multiple of {self.n} on the CPU, got {len(points)} on {points.device}"
-            )
-        rows = np.ascontiguousarray(points.double().numpy()).reshape(systems, self.n, self.d)
-        out = np.empty_like(rows)
-        weights = np.exp(self.alibi * (np.arange(self.n) / self.n - 1))
-        kernel = systems_kernel(self.backwards)
-
-        def work(start: int, stop: int) -> None:
-            kernel(rows[start:stop], weights, self.beta, self.normalized, out[start:stop])
-
-        over_rows(work, systems, cost=systems * self.n**2 * self.dim)
+        weights, kernel = alibi_weights(self.n, self.alibi), systems_kernel(self.backwards)
+        moved = by_systems(
+            points,
+            self.n,
+            lambda rows, out: kernel(rows, weights, self.beta, self.normalized, out),
+            cost=self.n**2 * self.dim,
+        )
         size = 1.0 if self.normalized else self.beta * math.exp(self.beta)
-        return Drift(torch.from_numpy(out).view(len(points), self.d).to(points), size * (3 + self.beta))
+        return Drift(moved, size * (3 + self.beta))
 
 
 @cache
