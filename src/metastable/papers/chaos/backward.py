@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from metastable import sphere
@@ -15,8 +13,11 @@ from metastable.papers.chaos.sampling import (
     Mean,
     averaged,
     counts_figure,
-    exponent_error,
+    expected_error,
+    exponent_reason,
+    root_curves,
     root_exponent,
+    root_level,
     uniform_contexts,
     watched,
 )
@@ -42,8 +43,7 @@ the mean square, since a derivative of noise is larger than the noise."""
 
 def rate_error(setting: Setting) -> float:
     """Standard error of the mean exponent that the number of contexts gives."""
-    relative = SPREAD / np.sqrt(setting.choose(*DRAWS))
-    return exponent_error(setting.choose(*COUNTS), relative) / math.sqrt(len(RATES))
+    return expected_error(setting.choose(*COUNTS), setting.choose(*DRAWS), SPREAD, len(RATES))
 
 
 def rate_experiment(setting: Setting) -> Outcome:
@@ -64,11 +64,8 @@ def rate_experiment(setting: Setting) -> Outcome:
             error = (ends[0] - ends[1]) / (2 * WIDE) - weight_derivative(observers, direction, t, beta)
             means.append(Mean.of(error.square().sum(2).mean(1) / size**2))
         fits.append(root_exponent(counts, means))
-        value, error_of = np.array(means).T
-        level = math.exp(float(np.mean(np.log(value * counts))) / 2)
-        label = f"d = {d}, β = {beta:g}, T = {t:g}"
-        curves |= {f"measured {label}": np.sqrt(value), f"error {label}": error_of / np.sqrt(value) / 2}
-        curves[f"theory {label}"] = level / np.sqrt(curves["fine"])
+        level = root_level(counts, means)
+        curves |= root_curves(f"d = {d}, β = {beta:g}, T = {t:g}", means, level, curves["fine"])
         rows.append({"d": d, "beta": beta, "T": t, "exponent": fits[-1].exponent})
         rows[-1] |= {"standard error": fits[-1].error, "sqrt(n) rms": level}
     found = averaged(fits)
@@ -98,10 +95,7 @@ CLAIMS = (
         rate_experiment,
         expected=-0.5,
         tolerance=lambda setting: SAMPLING * rate_error(setting) + NEXT_ORDER,
-        reason=lambda setting: (
-            f"{SAMPLING:g} standard errors of the mean exponent, {rate_error(setting):.2g} each, and {NEXT_ORDER} "
-            "for the order 1/n"
-        ),
+        reason=lambda setting: exponent_reason(rate_error(setting), NEXT_ORDER),
         source=PAPER,
         figure=rate_figure,
         theme=THEME,

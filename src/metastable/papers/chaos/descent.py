@@ -14,7 +14,15 @@ from metastable.drawing import Lines, Series
 from metastable.flows.individual import IndividualAttention
 from metastable.meanfield import Law, Skewed, Uniform, nodes
 from metastable.measure import Ensemble
-from metastable.papers.chaos.sampling import PAPER, Mean, averaged, exponent_error, observed, root_exponent
+from metastable.papers.chaos.sampling import (
+    PAPER,
+    Mean,
+    averaged,
+    expected_error,
+    exponent_reason,
+    observed,
+    root_exponent,
+)
 from metastable.papers.claim import Claim, Outcome, Setting, as_rows
 from metastable.papers.reading import SAMPLING, spanned
 from metastable.solve import solve
@@ -95,8 +103,7 @@ def finite(task: Task, start: Tensor, wanted: Tensor, n: int, runs: int, seeds: 
 
 def rate_error(setting: Setting) -> float:
     """Standard error of the mean exponent: normal gaps have a mean square of relative error sqrt(2/m) at most."""
-    relative = np.sqrt(2 / np.array(setting.choose(*RUNS)))
-    return exponent_error(setting.choose(*COUNTS), relative) / math.sqrt(len(TASKS))
+    return expected_error(setting.choose(*COUNTS), setting.choose(*RUNS), math.sqrt(2), len(TASKS))
 
 
 def descent_experiment(setting: Setting) -> Outcome:
@@ -151,10 +158,7 @@ CLAIMS = (
         descent_experiment,
         expected=-0.5,
         tolerance=lambda setting: SAMPLING * rate_error(setting) + NEXT_ORDER,
-        reason=lambda setting: (
-            f"{SAMPLING:g} standard errors of the mean exponent, {rate_error(setting):.2g} each, and {NEXT_ORDER} "
-            "for the order 1/n"
-        ),
+        reason=lambda setting: exponent_reason(rate_error(setting), NEXT_ORDER),
         source=PAPER,
         figure=descent_figure,
         theme=THEME,

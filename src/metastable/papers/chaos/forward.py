@@ -16,9 +16,10 @@ from metastable.papers.chaos.sampling import (
     Mean,
     averaged,
     counts_figure,
-    exponent_error,
+    expected_error,
     identity,
     pooled,
+    root_curves,
     root_exponent,
     uniform_contexts,
     watched,
@@ -65,8 +66,7 @@ def scaled(means: list[Mean], factors: np.ndarray) -> list[Mean]:
 
 def rate_error(setting: Setting) -> float:
     """Standard error of the mean exponent that the number of contexts gives."""
-    relative = SPREAD / np.sqrt(setting.choose(*DRAWS))
-    return exponent_error(setting.choose(*COUNTS), relative) / math.sqrt(len(above_the_circle()))
+    return expected_error(setting.choose(*COUNTS), setting.choose(*DRAWS), SPREAD, len(above_the_circle()))
 
 
 def above_the_circle() -> list[tuple[int, float, float]]:
@@ -88,10 +88,8 @@ def rate_experiment(setting: Setting) -> Outcome:
         means = scaled(squares(setting)[d, beta, t], 1 / counts)
         fits.append(root_exponent(counts, means))
         rows.append({"d": d, "beta": beta, "T": t, "exponent": fits[-1].exponent, "standard error": fits[-1].error})
-        value, error = np.array(means).T
-        label = f"d = {d}, β = {beta:g}, T = {t:g}"
-        curves |= {f"measured {label}": np.sqrt(value), f"error {label}": error / np.sqrt(value) / 2}
-        curves[f"theory {label}"] = np.sqrt(context_spread(t, beta, d) / curves["fine"])
+        law = math.sqrt(context_spread(t, beta, d))
+        curves |= root_curves(f"d = {d}, β = {beta:g}, T = {t:g}", means, law, curves["fine"])
     found = averaged(fits)
     general = averaged([Fit(-1 / d, found.error * math.sqrt(len(fits))) for d, _, _ in above_the_circle()])
     return Outcome(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,8 +18,11 @@ from metastable.papers.chaos.sampling import (
     Mean,
     averaged,
     counts_figure,
-    exponent_error,
+    expected_error,
+    exponent_reason,
+    root_curves,
     root_exponent,
+    root_level,
     watched,
 )
 from metastable.papers.claim import Claim, Outcome, Setting
@@ -77,8 +79,7 @@ def reference(w: AttentionWeights, beta: float, law: Law, t: float) -> tuple[Ten
 
 def rate_error(setting: Setting) -> float:
     """Standard error of the mean exponent that the number of contexts gives."""
-    relative = SPREAD / np.sqrt(setting.choose(*DRAWS))
-    return exponent_error(setting.choose(*COUNTS), relative) / math.sqrt(SPHERES)
+    return expected_error(setting.choose(*COUNTS), setting.choose(*DRAWS), SPREAD, SPHERES)
 
 
 def general_experiment(setting: Setting) -> Outcome:
@@ -94,10 +95,8 @@ def general_experiment(setting: Setting) -> Outcome:
             there = watched(SelfAttention(w, beta), contexts, start, [0.0, t])[1]
             means.append(Mean.of((there - end).square().sum(2).mean(1)))
         fits.append(root_exponent(counts, means))
-        value, error = np.array(means).T
-        level = math.exp(float(np.mean(np.log(value * counts))) / 2)
-        curves |= {f"measured {name}": np.sqrt(value), f"error {name}": error / np.sqrt(value) / 2}
-        curves[f"theory {name}"] = level / np.sqrt(curves["fine"])
+        level = root_level(counts, means)
+        curves |= root_curves(name, means, level, curves["fine"])
         rows.append({"case": name, "beta": beta, "T": t, "exponent": fits[-1].exponent})
         rows[-1] |= {"standard error": fits[-1].error, "sqrt(n) rms": level}
     spheres = [(fit, w.d) for fit, (_, w, *_) in zip(fits, CASES, strict=True) if w.d > 2]
@@ -132,10 +131,7 @@ CLAIMS = (
         general_experiment,
         expected=-0.5,
         tolerance=lambda setting: SAMPLING * rate_error(setting) + NEXT_ORDER,
-        reason=lambda setting: (
-            f"{SAMPLING:g} standard errors of the mean exponent, {rate_error(setting):.2g} each, and {NEXT_ORDER} "
-            "for the order 1/n"
-        ),
+        reason=lambda setting: exponent_reason(rate_error(setting), NEXT_ORDER),
         source=PAPER,
         figure=general_figure,
         theme=THEME,

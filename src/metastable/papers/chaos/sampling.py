@@ -15,7 +15,7 @@ from metastable.drawing import Lines, Series
 from metastable.flows import Flow, SelfAttention
 from metastable.measure import Ensemble
 from metastable.papers.claim import Outcome
-from metastable.papers.reading import beside, slope
+from metastable.papers.reading import SAMPLING, beside, slope
 from metastable.solve import solve
 from metastable.weights import AttentionWeights
 
@@ -93,6 +93,29 @@ def exponent_error(counts: Sequence[int] | np.ndarray, relative: Sequence[float]
     x = np.log(np.asarray(counts, dtype=float))
     weights = (x - x.mean()) / ((x - x.mean()) ** 2).sum()
     return float(np.sqrt(((weights * np.asarray(relative)) ** 2).sum())) / 2
+
+
+def expected_error(counts: Sequence[int], draws: Sequence[int], spread: float, cases: int) -> float:
+    """Standard error of the mean exponent over cases, where squares have a relative deviation of `spread`."""
+    return exponent_error(counts, spread / np.sqrt(draws)) / math.sqrt(cases)
+
+
+def exponent_reason(error: float, order: float) -> str:
+    """Where the tolerance of a mean exponent comes from."""
+    return f"{SAMPLING:g} standard errors of the mean exponent, {error:.2g} each, and {order} for the order 1/n"
+
+
+def root_level(counts: Sequence[int] | np.ndarray, squares: Sequence[Mean]) -> float:
+    """c of the law c/sqrt(n) that fits the roots of mean squares best, in logarithms."""
+    value = np.array(squares).T[0]
+    return math.exp(float(np.mean(np.log(value * np.asarray(counts)))) / 2)
+
+
+def root_curves(label: str, squares: Sequence[Mean], law: float, at: np.ndarray) -> dict[str, np.ndarray]:
+    """What `counts_figure` draws of one case: roots of mean squares with their errors, and law/sqrt(n)."""
+    value, error = np.array(squares).T
+    root = np.sqrt(value)
+    return {f"measured {label}": root, f"error {label}": error / root / 2, f"theory {label}": law / np.sqrt(at)}
 
 
 def averaged(fits: Sequence[Fit]) -> Fit:
