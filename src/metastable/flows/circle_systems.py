@@ -35,6 +35,7 @@ class CircleSystems(Flow):
 
     It is a Euclidean flow: angles are lifted to the line.
 
+    >>> import torch
     >>> flow = CircleSystems(2, beta=1.0, alibi=0.0)
     >>> velocity = flow.velocity(0.0, torch.tensor([[0.0], [1.0]]).double(), torch.ones(2).double())
     >>> round(float(velocity[1] / (math.sin(1.0) * math.exp(math.cos(1.0)))), 12)

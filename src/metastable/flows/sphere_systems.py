@@ -33,6 +33,7 @@ class SphereSystems(Flow):
 
     It is a flow of plain coordinates: tokens that start on the sphere stay there up to the error of the integrator.
 
+    >>> import torch
     >>> flow = SphereSystems(2, 2, beta=1.0, normalized=True)
     >>> flow.velocity(0.0, torch.eye(2).double(), torch.ones(2).double())
     tensor([[0., 0.],
