@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from numba import njit
 
-from metastable.attention.direct import DOUBLE, row_sums, with_item
+from metastable.attention.direct import DOUBLE, row_sums, with_item, written_out
 from metastable.attention.exp2 import LOG2_E, REDUCTION, wide
 from metastable.flows.pairwise import Pairwise
 from metastable.solve.tableau import Tableau
@@ -35,7 +35,7 @@ class CompiledTrial:
         self.kept = np.empty((1 + len(pair.nodes), *shape))
         """x and all stages of the systems that are looked at inside their steps; the rest is undefined."""
         self.error, self.rate = np.empty(len(mass)), np.empty(len(mass))
-        self.kernel = step_kernel(d, flow.spherical)
+        self.kernel = step_kernel(written_out(d, d))
 
     def __call__(
         self,
@@ -48,7 +48,16 @@ class CompiledTrial:
     ) -> None:
         """Fill `points`, `slope`, `error` and `rate`, in the order of `which`; `kept` where `inside` says so."""
         flow, pair, n = self.flow, self.pair, points.shape[1]
-        constants = (flow.V, flow.B, flow.beta, flow.log_scale, flow.normalised, flow.V_norm, flow.B_norm)
+        constants = (
+            flow.V,
+            flow.B,
+            flow.beta,
+            flow.log_scale,
+            flow.normalised,
+            flow.V_norm,
+            flow.B_norm,
+            flow.spherical,
+        )
         method = (pair.table, pair.errors, pair.damping)
         out = (self.points, self.slope, self.kept, self.error, self.rate)
 
@@ -61,23 +70,23 @@ class CompiledTrial:
 
 
 @cache
-def step_kernel(d: int, spherical: bool) -> Callable[..., None]:
-    """The compiled loop over systems in one dimension; kept on disk."""
-    one_pass, two_passes = row_sums(d, d, False)
+def step_kernel(columns: int) -> Callable[..., None]:
+    """The compiled loop over systems for `written_out` columns; kept on disk."""
+    one_pass, two_passes = row_sums(columns, False)
 
     @njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
     def kernel(
         first: int, last: int, points: Any, slope: Any, mass: Any, which: Any, h: Any, inside: Any, rtol: float,
         atol: float, V: Any, B: Any, beta: Any, log_scale: Any, normalised: Any, V_norm: Any, B_norm: Any,
-        table: Any, errors: Any, damping: float, points_out: Any, slope_out: Any, kept: Any, error_out: Any,
-        rate_out: Any,
+        spherical: bool, table: Any, errors: Any, damping: float, points_out: Any, slope_out: Any, kept: Any,
+        error_out: Any, rate_out: Any,
     ) -> None:  # fmt: skip
         wide()
-        n, end, heads = points.shape[1], errors.shape[1] - 1, V.shape[0]
+        n, d, end, heads = points.shape[1], columns or points.shape[2], errors.shape[1] - 1, V.shape[0]
         x, y, after, k = np.empty((d, n)), np.empty((d, n)), np.empty((d, n)), np.empty((len(table), d, n))
         queries, v, total = np.empty((d, n)), np.empty((d + 1, n)), np.empty((d + 1, n))
         share, log_share, length, shift = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-        q = np.empty(d)
+        q, w = np.empty(d), np.empty(n)
         for r in range(first, last):
             s = which[r]
             least, largest = np.inf, 0.0
@@ -148,16 +157,12 @@ def step_kernel(d: int, spherical: bool) -> Callable[..., None]:
                         for i in range(n):
                             for c in range(d):
                                 q[c] = queries[c, i]
-                            found = one_pass(q, shift[i], y, v, n)
-                            for c in range(d + 1):
-                                total[c, i] = found[c]
+                            one_pass(q, shift[i], y, v, n, w, total, i)
                     else:
                         for i in range(n):
                             for c in range(d):
                                 q[c] = queries[c, i]
-                            found, shift[i] = two_passes(q, y, v, log_share, n)
-                            for c in range(d + 1):
-                                total[c, i] = found[c]
+                            shift[i] = two_passes(q, y, v, log_share, n, w, total, i)
                     if normalised[head]:
                         for i in range(n):
                             length[i] = 1.0 / total[d, i]

@@ -45,4 +45,4 @@ def test_single_precision_keeps_its_digits() -> None:
 
 
 def test_a_kernel_is_compiled_once() -> None:
-    assert systems_kernel(2, 2, False) is systems_kernel(2, 2, False)
+    assert systems_kernel(2, False) is systems_kernel(2, False)

@@ -3,7 +3,7 @@
 import torch
 
 from metastable.attention.direct.adjoint import attention_adjoint
-from metastable.attention.direct.batch import attend_systems, row_sums
+from metastable.attention.direct.batch import attend_systems, row_sums, written_out
 from metastable.attention.direct.blocks import attend_blocks, blocks_additions
 from metastable.attention.direct.causal import attend_causal
 from metastable.attention.direct.dense import attend_dense, dense_additions
@@ -26,6 +26,7 @@ __all__ = [
     "attention_adjoint",
     "row_sums",
     "with_item",
+    "written_out",
 ]
 
 FUSED = Kernel(

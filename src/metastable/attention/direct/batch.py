@@ -18,7 +18,6 @@ from numba import njit
 from torch import Tensor
 
 from metastable.attention.direct.exponents import exponents
-from metastable.attention.direct.fused import with_item
 from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2, wide
 from metastable.attention.lasting import lasting
 from metastable.threads import over_rows
@@ -35,7 +34,7 @@ def attend_systems(
     mean, log_partition = torch.empty((b, n_q, d_v), dtype=dtype), torch.empty((b, n_q), dtype=dtype)
     arrays = [x.contiguous().numpy() for x in (queries, keys, values, mass, beta)]
     arrays += [mean.numpy(), log_partition.numpy()]
-    kernel = systems_kernel(d, d_v, dtype == torch.float32)
+    kernel = systems_kernel(written_out(d, d_v), dtype == torch.float32)
 
     def attend_some(start: int, stop: int) -> None:
         kernel(*(x[start:stop] for x in arrays))
@@ -45,116 +44,126 @@ def attend_systems(
 
 
 class RowSums(NamedTuple):
-    """The compiled sums of one row, s = sum_j 2^(t_j - shift) v_j, with t_j = <q, k_j> + l_j.
+    """The compiled sums of row i, s_c = sum_j 2^(t_j - shift) v_cj, with t_j = <q, k_j> + l_j, put into out[:, i].
 
-    k (d, n), v (d_v + 1, n); q (d,) times beta log2(e). They are inlined where they are called: only so LLVM sees a
-    loop that it can turn into vector instructions, and only if a caller does not choose between the two row by row.
+    k (d, n), v (d_v + 1, n); q (d,) times beta log2(e); w has room for n numbers. They are inlined where they are
+    called: only so LLVM sees loops that it can turn into vector instructions, and only if a caller does not choose
+    between the two row by row.
     """
 
-    one_pass: Callable[..., Any]
-    """(q, shift, k, v, n) -> s for l = 0, where the shift |q| max_j |k_j| is below the bound of `Exponents`."""
+    one_pass: Callable[..., None]
+    """(q, shift, k, v, n, w, out, i) for l = 0; the shift |q| max_j |k_j| is below the bound of `Exponents`."""
     two_passes: Callable[..., Any]
-    """(q, k, v, l, n) -> (s, shift), shifted by the maximum of t; l are logarithms of masses, or zero."""
+    """(q, k, v, l, n, w, out, i) -> shift, the maximum of t; l are logarithms of masses, or zero."""
+
+
+def written_out(d: int, d_v: int) -> int:
+    """The number of columns where loops over them are written out, two or three; 0 for all others together.
+
+    A kernel takes seconds to compile, and the same loops over one column after the other serve every number.
+    """
+    return d if d == d_v and d in _ONE_PASS else 0
 
 
 @cache
-def row_sums(d: int, d_v: int, single: bool) -> RowSums:
-    """The sums for one pair of dimensions and one precision."""
+def row_sums(columns: int, single: bool) -> RowSums:
+    """The sums for `written_out` columns and one precision."""
     real: Any = np.float32 if single else np.float64
-    sum_zero, floor = (real(0.0),) * (d_v + 1), real(exponents(single).floor)
+    floor = real(exponents(single).floor)
 
     @njit(fastmath=REDUCTION, nogil=True, inline="always", error_model="numpy")
-    def two_passes(q: Any, k: Any, v: Any, log_share: Any, count: int) -> Any:
-        part, shift = sum_zero, real(-3e38)
+    def two_passes(q: Any, k: Any, v: Any, log_share: Any, count: int, w: Any, out: Any, i: int) -> Any:
         for j in range(count):
-            t = log_share[j]
-            for c in range(d):
-                t += q[c] * k[c, j]
-            shift = t if t > shift else shift
+            w[j] = log_share[j]
+        for c in range(k.shape[0]):
+            qc = q[c]
+            for j in range(count):
+                w[j] += qc * k[c, j]
+        shift = real(-3e38)
         for j in range(count):
-            t = log_share[j] - shift
-            for c in range(d):
-                t += q[c] * k[c, j]
-            w = exp2(t if t > floor else floor)
-            for c in range(d_v + 1):
-                part = with_item(part, c, part[c] + w * v[c, j])
-        return part, shift
+            shift = w[j] if w[j] > shift else shift
+        for j in range(count):
+            t = w[j] - shift
+            w[j] = exp2(t if t > floor else floor)
+        for c in range(v.shape[0]):
+            part = real(0.0)
+            for j in range(count):
+                part += w[j] * v[c, j]
+            out[c, i] = part
+        return shift
 
-    one_pass = _ONE_PASS.get((d, d_v)) or lasting(_one_pass(d, d_v, single), f"one_pass {d} {d_v} {single}")
-    return RowSums(one_pass, lasting(two_passes, f"two_passes {d} {d_v} {single}"))
-
-
-# In two and three dimensions the loops over coordinates are written out: LLVM turns these into vector instructions.
+    return RowSums(_ONE_PASS.get(columns, _ANY), lasting(two_passes, f"two_passes {single}"))
 
 
 @njit(fastmath=REDUCTION, nogil=True, inline="always", error_model="numpy")
-def _one_pass_2(q: Any, shift: Any, k: Any, v: Any, count: int) -> Any:
+def _one_pass(q: Any, shift: Any, k: Any, v: Any, count: int, w: Any, out: Any, i: int) -> None:
+    for j in range(count):
+        w[j] = -shift
+    for c in range(k.shape[0]):
+        qc = q[c]
+        for j in range(count):
+            w[j] += qc * k[c, j]
+    for j in range(count):
+        w[j] = exp2(w[j])
+    for c in range(v.shape[0]):
+        part = shift * 0
+        for j in range(count):
+            part += w[j] * v[c, j]
+        out[c, i] = part
+
+
+# In two and three dimensions nothing is put aside between the score of a pair and its sums.
+
+
+@njit(fastmath=REDUCTION, nogil=True, inline="always", error_model="numpy")
+def _one_pass_2(q: Any, shift: Any, k: Any, v: Any, count: int, w: Any, out: Any, i: int) -> None:
     q0, q1 = q[0], q[1]
     zero = shift * 0
     s0, s1, total = zero, zero, zero
     for j in range(count):
-        w = exp2(q0 * k[0, j] + q1 * k[1, j] - shift)
-        s0 += w * v[0, j]
-        s1 += w * v[1, j]
-        total += w * v[2, j]
-    return s0, s1, total
+        e = exp2(q0 * k[0, j] + q1 * k[1, j] - shift)
+        s0 += e * v[0, j]
+        s1 += e * v[1, j]
+        total += e * v[2, j]
+    out[0, i], out[1, i], out[2, i] = s0, s1, total
 
 
 @njit(fastmath=REDUCTION, nogil=True, inline="always", error_model="numpy")
-def _one_pass_3(q: Any, shift: Any, k: Any, v: Any, count: int) -> Any:
+def _one_pass_3(q: Any, shift: Any, k: Any, v: Any, count: int, w: Any, out: Any, i: int) -> None:
     q0, q1, q2 = q[0], q[1], q[2]
     zero = shift * 0
     s0, s1, s2, total = zero, zero, zero, zero
     for j in range(count):
-        w = exp2(q0 * k[0, j] + q1 * k[1, j] + q2 * k[2, j] - shift)
-        s0 += w * v[0, j]
-        s1 += w * v[1, j]
-        s2 += w * v[2, j]
-        total += w * v[3, j]
-    return s0, s1, s2, total
+        e = exp2(q0 * k[0, j] + q1 * k[1, j] + q2 * k[2, j] - shift)
+        s0 += e * v[0, j]
+        s1 += e * v[1, j]
+        s2 += e * v[2, j]
+        total += e * v[3, j]
+    out[0, i], out[1, i], out[2, i], out[3, i] = s0, s1, s2, total
 
 
-_ONE_PASS: dict[tuple[int, int], Callable[..., Any]] = {
-    (2, 2): lasting(_one_pass_2, "one_pass 2"),
-    (3, 3): lasting(_one_pass_3, "one_pass 3"),
+_ANY = lasting(_one_pass, "one_pass")
+_ONE_PASS: dict[int, Callable[..., None]] = {
+    2: lasting(_one_pass_2, "one_pass 2"),
+    3: lasting(_one_pass_3, "one_pass 3"),
 }
 
 
-def _one_pass(d: int, d_v: int, single: bool) -> Callable[..., Any]:
-    real: Any = np.float32 if single else np.float64
-    query_zero, sum_zero = (real(0.0),) * d, (real(0.0),) * (d_v + 1)
-
-    @njit(fastmath=REDUCTION, nogil=True, inline="always", error_model="numpy")
-    def one_pass(q: Any, shift: Any, k: Any, v: Any, count: int) -> Any:
-        row, part = query_zero, sum_zero
-        for c in range(d):
-            row = with_item(row, c, q[c])
-        for j in range(count):
-            t = -shift
-            for c in range(d):
-                t += row[c] * k[c, j]
-            w = exp2(t)
-            for c in range(d_v + 1):
-                part = with_item(part, c, part[c] + w * v[c, j])
-        return part
-
-    return one_pass
-
-
 @cache
-def systems_kernel(d: int, d_v: int, single: bool) -> Callable[..., None]:
-    """The compiled loop over systems for one pair of dimensions and one precision; kept on disk."""
+def systems_kernel(columns: int, single: bool) -> Callable[..., None]:
+    """The compiled loop over systems for `written_out` columns and one precision; kept on disk."""
     real: Any = np.float32 if single else np.float64
-    (one_pass, two_passes), limits = row_sums(d, d_v, single), exponents(single)
+    (one_pass, two_passes), limits = row_sums(columns, single), exponents(single)
     bound_limit, least_share = limits.bound, limits.share
 
     @njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
     def kernel(queries: Any, keys: Any, values: Any, mass: Any, beta: Any, mean: Any, log_partition: Any) -> None:
         wide()
         n_q, n_k = queries.shape[1], keys.shape[1]
+        d, d_v = columns or keys.shape[2], columns or values.shape[2]
         bound, shift, total = np.empty(n_q), np.empty(n_q, dtype=real), np.empty((d_v + 1, n_q), dtype=real)
         k, v = np.empty((d, n_k), dtype=real), np.empty((d_v + 1, n_k), dtype=real)
-        log_share, q = np.empty(n_k, dtype=real), np.empty(d, dtype=real)
+        log_share, w, q = np.empty(n_k, dtype=real), np.empty(n_k, dtype=real), np.empty(d, dtype=real)
         for s in range(queries.shape[0]):
             least, largest = np.inf, 0.0
             for j in range(n_k):
@@ -191,16 +200,12 @@ def systems_kernel(d: int, d_v: int, single: bool) -> Callable[..., None]:
                     for c in range(d):
                         q[c] = real(scale * float(queries[s, i, c]))
                     shift[i] = real(bound[i])
-                    part = one_pass(q, shift[i], k, v, count)
-                    for c in range(d_v + 1):
-                        total[c, i] = part[c]
+                    one_pass(q, shift[i], k, v, count, w, total, i)
             else:
                 for i in range(n_q):
                     for c in range(d):
                         q[c] = real(scale * float(queries[s, i, c]))
-                    part, shift[i] = two_passes(q, k, v, log_share, count)
-                    for c in range(d_v + 1):
-                        total[c, i] = part[c]
+                    shift[i] = two_passes(q, k, v, log_share, count, w, total, i)
             for i in range(n_q):
                 inverse = 1.0 / float(total[d_v, i])
                 for c in range(d_v):
