@@ -17,6 +17,7 @@ from metastable.flows import MultiHead, SelfAttention
 from metastable.flows.flow import Flow, WeightedFlow
 from metastable.meanfield.law import LEAST_INTEGRAL, Law, checked_density
 from metastable.meanfield.piecewise import GAUSS, GAUSS_WEIGHTS, TWO_PI, Array, Piecewise, adapt
+from metastable.meanfield.turning import MOST_PAIRS, turning
 
 PROBES = 2**20
 """Angles at which a function of unknown integral is asked for its narrow places: 6e-6 apart, so that a spike of
@@ -29,6 +30,9 @@ def angular_velocity(flow: Flow, t: float, theta: Array, mass: Array, at: Array 
     Other angles are the queries of self-attention; for other flows they join the tokens with mass zero.
     """
     if plain_attention(flow):
+        asked = theta if at is None else at
+        if flow.kernel == "auto" and len(asked) * len(theta) <= MOST_PAIRS:
+            return turning(flow.weights_at(t), float(flow.beta), theta, mass, asked)
         points = sphere.from_angles(theta if at is None else at)
         velocity = _attention_velocity(
             flow, t, points, points if at is None else sphere.from_angles(theta), torch.from_numpy(mass)
