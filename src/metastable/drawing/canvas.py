@@ -53,11 +53,21 @@ def save(figure: Figure, destination: str | os.PathLike[str], dpi: int = 180) ->
     files = [target] if suffix else [target.with_name(f"{target.name}.{kind}") for kind in ("png", "pdf")]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
+        _lay_out(figure, dpi)
         for file in files:
             # The date is left out so that the same numbers give the same bytes.
             metadata = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}.get(file.suffix[1:].lower())
-            figure.savefig(file, dpi=dpi, metadata=metadata)
-            figure.set_layout_engine("none")  # found once, the layout is that of every format
+            quick: Any = {"pil_kwargs": {"compress_level": 3}} if file.suffix.lower() == ".png" else {}
+            figure.savefig(file, dpi=dpi, metadata=metadata, **quick)
     except OSError as error:
         raise StorageError(f"the figure cannot be written to {told(target)}: {error.strerror}") from error
     return tuple(files)
+
+
+def _lay_out(figure: Figure, dpi: int) -> None:
+    """Find the layout, which is that of every format; `savefig` would draw the figure once more to find it."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        figure.set_dpi(dpi)
+        engine.execute(figure)
+        figure.set_layout_engine("none")
