@@ -77,7 +77,7 @@ def test_a_weighted_line_is_found_with_its_error():
 
 
 def test_one_cell_stands_beside_phase_times():
-    row, exits = measured_cell(60, 5.0, range(2))
+    row, exits = measured_cell(60, 5.0, range(2), 3.0)
     assert row["clusters"] == len(exits) == 4 and row["phase_times"] > 0
 
 

@@ -84,15 +84,15 @@ def curves_experiment(setting: Setting) -> Outcome:
     """Mean field of G(0.5) from the skewed law; the constant of the bound on held-out beta and times; tokens."""
     w, law = sheared(0.5), reference_skew()
     fitted, tested = setting.choose(*FITTED), setting.choose(*TESTED)
-    end = setting.choose(5.0, 8.0)
+    end = setting.choose(4.0, 8.0)
     times = np.linspace(0, end, round(end / STEP) + 1)
     zero = zero_curve(times)
-    n = setting.choose(400, 2000)
+    n = setting.choose(300, 2000)
     tokens = law.sample(n, seed=setting.seed + 7)
     mean_field, rows = {}, []
     curves: dict[str, np.ndarray] = {"t": times, "beta": np.array([*fitted, *tested]), "zero temperature": zero}
     for beta in (*fitted, *tested):
-        w2 = distance_curve(w, beta, law, times, tol=5e-4)
+        w2 = distance_curve(w, beta, law, times, tol=setting.choose(2e-3, 5e-4))
         mean_field[beta] = w2
         curves[f"mean field {beta:g}"] = w2
         curves[f"tokens {beta:g}"] = distances(run(w, beta, tokens, times, rtol=1e-5), limit(w, tokens))

@@ -87,7 +87,7 @@ def departure_experiment(setting: Setting) -> Outcome:
     curves: dict[str, np.ndarray] = {"beta": betas}
     times_out = []
     for beta in betas:
-        times = np.linspace(0, expected * beta + 2, 81)
+        times = np.linspace(0, expected * beta + 2, setting.choose(41, 81))
         w2 = distance_curve(w, beta, Uniform(2), times, tol=1e-3)
         after = int(np.argmin(w2))
         times_out.append(first_crossing(times[after:], w2[after:], TERMINAL_W2 / 2))

@@ -37,9 +37,9 @@ ESCAPE, B_1 = 1.0, 4.0
 QUARTER_ERROR = 0.914
 """Standard error of the first quartile of -ln|Z|, Z Gaussian, times sqrt of the number of samples:
 sqrt(p(1-p))/(2 z phi(z)) with p = 1/4 = P(|Z| > z)."""
-MARGIN = 3.0
-"""How much longer than the predicted exit a run is: of the offsets |Z| e^{-t}, Z Gaussian, 4% are then too small to
-have left, which counts as censored."""
+MARGIN = 1.5, 3.0
+"""How much longer than the predicted exit a run is, quick and full: of the offsets |Z| e^{-t}, Z Gaussian, 18% and
+4% are then too small to have left, which counts as censored; a quarter leaves 0.1 before it."""
 COUNT_RUNS, BETA_RUNS = (160, 240), (60, 160)
 """Starts of every n and of every beta in a quick and a full run; each has two clusters."""
 
@@ -81,12 +81,12 @@ def quarter_left(exits: np.ndarray) -> float:
     return float(np.sort(exits)[round(0.25 * (len(exits) - 1))])
 
 
-def measured_cell(n: int, beta: float, seeds: Sequence[int]) -> tuple[dict[str, float], np.ndarray]:
+def measured_cell(n: int, beta: float, seeds: Sequence[int], margin: float) -> tuple[dict[str, float], np.ndarray]:
     """Exit of n iid tokens over the seeds, beside `phase_times`; and all exits."""
     w = competing()
     foretold = phase_times(spectrum(w), beta, nodes_on_arcs(n))
     predicted = foretold.exit_mean_field
-    times = np.linspace(0, predicted + MARGIN, 4 * int(predicted + MARGIN) + 1)
+    times = np.linspace(0, predicted + margin, 4 * int(predicted + margin) + 1)
     starts = Ensemble(torch.stack([on_arcs(n, seed) for seed in seeds]))
     path = solve(SelfAttention(w, beta), starts, t=float(times[-1]), times=times, rtol=1e-4, atol=1e-5)
     exits = np.concatenate([cluster_exits(times, path.points[:, k]) for k in range(len(starts))])
@@ -116,7 +116,7 @@ def scaling(setting: Setting, counts: tuple[int, ...], betas: tuple[float, ...],
     rows, curves = [], {}
     cells = [(n, beta) for n in counts for beta in betas]
     for i, (n, beta) in enumerate(cells):
-        row, exits = measured_cell(n, beta, setting.seeds(runs, i))
+        row, exits = measured_cell(n, beta, setting.seeds(runs, i), setting.choose(*MARGIN))
         rows.append(row)
         curves[f"exits {i}"] = np.where(np.isinf(exits), np.nan, exits)
     x = np.log([float(row[key]) for row in rows])

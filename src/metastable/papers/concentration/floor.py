@@ -80,8 +80,9 @@ def floor_betas(setting: Setting) -> np.ndarray:
 def floor_experiment(setting: Setting) -> Outcome:
     """Smallest W2 over time of the skewed law, B = I, for each beta: its exponent in beta."""
     betas = floor_betas(setting)
-    times = np.linspace(0, setting.choose(8, 11), 37)
-    curves = {f"W2 {beta:g}": distance_curve(plain(), beta, reference_skew(), times) for beta in betas}
+    times = np.linspace(0, setting.choose(8, 11), setting.choose(19, 37))
+    tol = setting.choose(5e-4, 1e-4)
+    curves = {f"W2 {beta:g}": distance_curve(plain(), beta, reference_skew(), times, tol) for beta in betas}
     least = np.array([curves[f"W2 {beta:g}"].min() for beta in betas])
     return Outcome(
         exponent(betas, least),
@@ -133,7 +134,9 @@ def floor_mass_experiment(setting: Setting) -> Outcome:
         w = AttentionWeights(V=np.diag([l1, l2]), B=np.eye(2))
         crossed = []
         for beta in betas:
-            path = mean_field(w, beta, Skewed([1.0, 0.0], a), np.array([0.0, 8 / (l1 - l2)]))
+            path = mean_field(
+                w, beta, Skewed([1.0, 0.0], a), np.array([0.0, 8 / (l1 - l2)]), setting.choose(5e-4, 1e-4)
+            )
             plus = float(path.mass[path.points[1][:, 0] > 0].sum())
             crossed.append(beta * (plus - 0.5 - a / math.pi))
         limit_value = crossed[-1] + (crossed[-1] - crossed[-2]) * betas[-2] / (betas[-1] - betas[-2])

@@ -98,7 +98,7 @@ def phases_experiment(setting: Setting) -> Outcome:
     rho0 = Measure(sphere.equispaced(400))
     space, begin = terminal(s).space, entered(w, rho0)
     last = betas[-1] * s.delta / s.g_out + SETTLED[0] / terminal(s).rate
-    grid = np.linspace(0, last, int(8 * last) + 1)
+    grid = np.linspace(0, last, int(setting.choose(4, 8) * last) + 1)
     phase = np.zeros((len(betas), len(grid)), dtype=int)
     measured, rows, rivals = [], [], []
     for i, beta in enumerate(betas):
@@ -153,7 +153,7 @@ def phases_figure(outcome: Outcome) -> PhaseMap:
 def portrait_experiment(setting: Setting) -> Outcome:
     """Iid tokens on S^2: W2 to Pi#rho_0 in the stated window, then distance to the top of V, worst of some
     seeds."""
-    w, beta, n = competing(3), 60.0, 1500
+    w, beta, n = competing(3), 60.0, setting.choose(1000, 1500)
     seeds = setting.choose(2, 8)
     s = spectrum(w)
     end = terminal(s)

@@ -25,8 +25,9 @@ COLLAPSE_LAWS: dict[str, Law] = {
 
 def collapse_experiment(setting: Setting) -> Outcome:
     """Floor of symmetric data relative to that of skewed data, same beta, same times; mirrored data beside them."""
-    beta, times = 64.0, np.linspace(0, setting.choose(12.0, 16.0), 37)
-    curves = {name: distance_curve(plain(), beta, law, times) for name, law in COLLAPSE_LAWS.items()}
+    beta, times = 64.0, np.linspace(0, setting.choose(12.0, 16.0), setting.choose(19, 37))
+    tol = setting.choose(1e-3, 1e-4)
+    curves = {name: distance_curve(plain(), beta, law, times, tol) for name, law in COLLAPSE_LAWS.items()}
     skewed = float(curves["skewed"].min())
     return Outcome(
         float(curves["symmetric"].min()) / skewed,
@@ -58,7 +59,7 @@ def symmetric_floor_experiment(setting: Setting) -> Outcome:
     curves, rows = {"beta": betas}, []
     for beta in betas:
         # Zero temperature, about e^{-t/2}, has to fall well below the floor, about 5/beta; it leaves at 0.12 beta.
-        times = np.linspace(0, 2 * math.log(beta / 5) + 2.6, 33)
+        times = np.linspace(0, 2 * math.log(beta / 5) + 2.6, setting.choose(17, 33))
         w2 = distance_curve(w, beta, Uniform(2), times, tol=setting.choose(1e-3, 1e-4))
         least = int(np.argmin(w2))
         rows.append({"beta": beta, "floor": w2[least], "at t": times[least], "beta * floor": beta * w2[least]})

@@ -21,8 +21,9 @@ from metastable.weights import AttentionWeights
 THEME = "From tokens to the mean field"
 DEPARTED = 0.1
 """Share of the mean-field curve by which n tokens have departed from it."""
-RUN_OUT_COUNTS, RUN_OUT_STEP = ((150, 400, 1000), (200, 400, 800, 1600, 3200), (200, 400, 800)), 0.0625
-"""Numbers of tokens, quick, full and small, and time step of the curves from which departures are read."""
+RUN_OUT_COUNTS, RUN_OUT_STEP = ((120, 310, 800), (200, 400, 800, 1600, 3200), (200, 400, 800)), (0.125, 0.0625)
+"""Numbers of tokens, quick, full and small, and time step of the curves from which departures are
+read, quick and full."""
 
 
 def departure_time(times: np.ndarray, w2: np.ndarray, mean_field: np.ndarray) -> float:
@@ -71,7 +72,7 @@ def run_out_experiment(setting: Setting) -> Outcome:
     rows, ratios, errors = [], [], []
     rivals: dict[str, list[float]] = {"g_in instead of g_out": [], "without the factor k": []}
     for k, of, end in ((1, circle_curves, 8.0), (2, sphere_curves, 12.0)):
-        times = np.linspace(0, end, round(end / RUN_OUT_STEP) + 1)
+        times = np.linspace(0, end, round(end / setting.choose(*RUN_OUT_STEP)) + 1)
         w, exact, found = of(counts, times, setting.choose(5, 8, small=10))
         s = spectrum(w)
         out = [np.array([departure_time(times, w2, exact) for w2 in of_n]) for of_n in found]

@@ -67,7 +67,7 @@ def measured(case: Case) -> tuple[np.ndarray, np.ndarray]:
         Skewed([1.0, 0.0, 0.0], case.tilt),
         3,
         # The width of the kernel, beta^{-1/2}, sets the spacing in both directions.
-        max(int((60 if case.beta <= 48 else 40) * case.beta), 2000),
+        max(int(40 * case.beta), 1000),
         kind="graded",
         axis=[1.0, 0.0, 0.0],
         depth=gap * end - 2,
