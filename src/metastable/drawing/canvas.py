@@ -67,7 +67,7 @@ def save(figure: Figure, destination: str | os.PathLike[str], dpi: int = 180) ->
 def _lay_out(figure: Figure, dpi: int) -> None:
     """Find the layout, which is that of every format; `savefig` would draw the figure once more to find it."""
     engine = figure.get_layout_engine()
-    if engine is not None:
+    if engine is not None and figure.axes:
         figure.set_dpi(dpi)
         engine.execute(figure)
         figure.set_layout_engine("none")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 
@@ -13,6 +13,7 @@ from metastable.drawing import Figure, PhaseMap, Portrait
 from metastable.errors import InvalidInput
 from metastable.papers.claim import Setting
 from metastable.papers.paper import ALL, PAPERS, Paper
+from metastable.papers.processes import in_processes
 from metastable.papers.verdict import FAILS, HOLDS, INCONCLUSIVE, OPEN, Verdict, passed
 
 MARKS = {HOLDS: "✓", FAILS: "✗", INCONCLUSIVE: "?", OPEN: "…"}
@@ -103,37 +104,36 @@ def write_report(
     from the file system. For "all" every paper has its page and figures in out/<paper>, and out/report.html leads
     to them.
     """
+    from metastable.drawing import draw
     from metastable.drawing.shell import save_page
 
     folder = FilePath(place(out, "out"))
     flag(prints, "prints")
+    integer(jobs, "jobs", least=1)
+    pages: dict[FilePath, tuple[str, Sequence[Verdict]]] = {
+        folder: (paper, sequence(verdicts, "verdicts", Verdict, "verdicts"))
+    }
     if choice(paper, "paper", (*PAPERS, ALL)) == ALL:
-        for one, found in by_paper(verdicts):
-            write_report(found, folder / one.name, paper=one.name, quick=quick, seed=seed, prints=prints, jobs=jobs)
-    page = save_page(render(verdicts, paper=paper, quick=quick, seed=seed), folder / "report.html")
-    if prints and paper != ALL:
-        drawn = {v.claim: v.figure for v in verdicts if v.figure is not None}
-        portrait = next((figure for figure in drawn.values() if isinstance(figure, Portrait)), None)
-        if portrait is not None and portrait.spectra is not None:
-            drawn["spectra"] = portrait.spectra
-        suffix = ".png" if quick else ""
-        files = {folder / "figures" / f"{name}{suffix}": figure for name, figure in drawn.items()}
-        _draw_all(files, integer(jobs, "jobs", least=1))
-    return page
+        pages |= {folder / one.name: (one.name, found) for one, found in by_paper(verdicts)}
+    drawn = [
+        call for at, (name, found) in pages.items() if prints and name != ALL for call in _printed(found, at, quick)
+    ]
+    drawing = in_processes(draw, drawn, jobs)  # meanwhile, the pages
+    for at, (name, found) in pages.items():
+        save_page(render(found, paper=name, quick=quick, seed=seed), at / "report.html")
+    for _ in drawing:
+        pass
+    return folder / "report.html"
 
 
-def _draw_all(figures: Mapping[FilePath, Figure], jobs: int) -> None:
-    """Every figure into its file, or files, in so many processes."""
-    from metastable.drawing import draw
-
-    if jobs == 1 or len(figures) <= 1:
-        for file, figure in figures.items():
-            draw(figure, file)
-        return
-    import joblib
-
-    tasks = (joblib.delayed(draw)(figure, file) for file, figure in figures.items())
-    joblib.Parallel(n_jobs=min(jobs, len(figures)))(tasks)
+def _printed(verdicts: Sequence[Verdict], folder: FilePath, quick: bool) -> list[tuple[Figure, FilePath]]:
+    """The figures of a paper and the files that they go into, without suffix for those of a full run."""
+    drawn = {v.claim: v.figure for v in verdicts if v.figure is not None}
+    portrait = next((figure for figure in drawn.values() if isinstance(figure, Portrait)), None)
+    if portrait is not None and portrait.spectra is not None:
+        drawn["spectra"] = portrait.spectra
+    suffix = ".png" if quick else ""
+    return [(figure, folder / "figures" / f"{name}{suffix}") for name, figure in drawn.items()]
 
 
 def render(verdicts: Sequence[Verdict], *, paper: str = "concentration", quick: bool = False, seed: int = 0) -> str:

@@ -17,6 +17,7 @@ import torch
 from metastable.arguments import flag, instance, integer, place, shown
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.paper import claims_of
+from metastable.papers.processes import in_processes
 from metastable.papers.progress import progress_bar
 from metastable.papers.store import ClaimStore, claim_key
 from metastable.papers.verdict import Verdict
@@ -106,11 +107,7 @@ def _outcomes(
         for claim in claims:
             yield _run(claim, setting, folder, threads=jobs)
         return
-    import joblib
-
-    with joblib.parallel_config("loky", n_jobs=min(jobs, len(claims)), inner_max_num_threads=1):
-        tasks = (joblib.delayed(_run)(claim, setting, folder) for claim in claims)
-        yield from joblib.Parallel(return_as="generator_unordered", batch_size=1, pre_dispatch="all")(tasks)
+    yield from in_processes(_run, [(claim, setting, folder) for claim in claims], jobs)
 
 
 @contextmanager
