@@ -7,6 +7,7 @@ one pass over it for every operation, and the calls of Python together take as l
 from __future__ import annotations
 
 import math
+import threading
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,6 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
-from metastable import rowwise
 from metastable.attention.direct import (
     LARGEST_SCORE,
     MAX_COLUMNS,
@@ -66,7 +66,8 @@ class WideTrial:
         self.points, self.queries = np.empty((n, d)), np.empty((n, d))
         self.weighted = self.points if self.equal else np.empty((n, d))
         self.longest = np.empty(n)
-        self.block = rows_of_block(n)
+        self.block, self.shifted = rows_of_block(n), False
+        self._room = threading.local()
 
     def __call__(self, points: Float[Tensor, "n d"], slope: Float[Tensor, "n d"], h: float) -> Made:
         """A step of size h from points whose velocity is the first row of the memory."""
@@ -75,10 +76,9 @@ class WideTrial:
             self._move(points, stage, h)
             self._evaluate(self.memory[stage])
         self._move(points, last, h)
+        error = self._error(h) / self.allowed
         after = torch.from_numpy(self.points.copy())
-        used = self.pair.errors.shape[1]
-        error = rowwise.largest_damped(after, self.memory[:used], h * self.pair.errors, self.pair.damping)
-        return Made(after, None, error / self.allowed, last - 1, self._end)
+        return Made(after, None, error if math.isfinite(error) else math.inf, last - 1, self._end)
 
     def stages(self, points: Tensor, slope: Tensor, h: float) -> None:
         """They are in the memory."""
@@ -91,27 +91,36 @@ class WideTrial:
 
     def _move(self, points: Tensor, stage: int, h: float) -> None:
         """y, the points of a stage, and what attention takes of them."""
-        weights, arrays = h * self.rows[stage], (points.numpy(), self.memory.numpy())
-        own = (self.share, self.equal, self.block, self.points, self.weighted, self.queries, self.longest)
+        given: tuple[Any, ...] = (points.numpy(), self.memory.numpy(), h * self.rows[stage], *self.B)
+        made = (self.points, self.weighted, self.queries, self.longest)
 
         def some(start: int, stop: int) -> None:
-            _moved_rows(product_address(), start, stop, *arrays, weights, *self.B, *own)
+            _moved_rows(product_address(), start, stop, *given, self.share, self.equal, self.block, *made)
 
         self._over_rows(some)
+        self.shifted = bool(self.longest.max() > (LARGEST_SCORE * LOG2_E) ** 2)
 
     def _evaluate(self, out: Tensor) -> None:
         """The velocities at y."""
         _, n, d = self.memory.shape
-        shifted = bool(self.longest.max() > (LARGEST_SCORE * LOG2_E) ** 2)
-        own = (self.points, self.weighted, self.share, self.queries)
+        given: tuple[Any, ...] = (self.points, self.weighted, self.share, self.queries, self.shifted, *self.V)
         into = out.numpy()
 
         def some(start: int, stop: int) -> None:
-            height = min(self.block, n)
-            room = np.empty((height, n)), np.empty((height, d)), np.empty(height)
-            _velocity_rows(product_address(), start, stop, *own, shifted, *self.V, *room, into)
+            room: tuple[Any, ...] | None = getattr(self._room, "arrays", None)
+            if room is None:
+                height = min(self.block, n)
+                room = self._room.arrays = np.empty((height, n)), np.empty((height, d)), np.empty(height)
+            _velocity_rows(product_address(), start, stop, *given, *room, into)
 
         self._over_rows(some)
+
+    def _error(self, h: float) -> float:
+        """max_i e_i^2 / sqrt(e_i^2 + D f_i^2) of the step to y, as in `rowwise.largest_damped`."""
+        found = np.empty(len(self.points))
+        given = (self.points, self.memory.numpy(), h * self.pair.errors.numpy(), self.pair.damping, found)
+        self._over_rows(lambda start, stop: _error_rows(start, stop, *given))
+        return float(found.max())
 
     def _over_rows(self, work: Any) -> None:
         _, n, d = self.memory.shape
@@ -125,13 +134,9 @@ def wide_trial(problem: Problem, points: Tensor, memory: Tensor, pair: Pair) -> 
     """The trial of a run of plain self-attention in more than a few dimensions; None where it is anything else."""
     flow, n = problem.flow, len(points)
     here = points.is_cpu and points.dtype == torch.float64 and points.shape[1] > MAX_COLUMNS
-    if (
-        not here
-        or pair.stable < math.inf
-        or type(flow) is not SelfAttention
-        or flow.kernel != "auto"
-        or not flow.plain
-    ):
+    if not here or pair.stable < math.inf or type(flow) is not SelfAttention:
+        return None
+    if flow.kernel != "auto" or not flow.plain:
         return None
     weights = flow.weights_at(0.0, points)
     if weights.dense_B is None or weights.output is not None or isinstance(flow.beta, Tensor):
@@ -155,7 +160,7 @@ def _factor(matrix: Tensor) -> tuple[np.ndarray, bool]:
 
 _FLAGS: Any = dict.fromkeys(("contract", "nsz", "reassoc"), True)
 """In an order that is the same in every process: numba finds on disk what it has compiled by them."""
-_compiled = njit(nogil=True, cache=True, error_model="numpy", fastmath=_FLAGS)
+_compiled: Any = njit(nogil=True, cache=True, error_model="numpy", fastmath=_FLAGS)
 
 
 @_compiled
@@ -225,3 +230,28 @@ def _velocity_rows(
                 inner += y[i, c] * out[i, c]
             for c in range(d):
                 out[i, c] -= inner * y[i, c]
+
+
+@_compiled
+def _error_rows(start: int, stop: int, y: Any, stages: Any, weights: Any, damping: float, out: Any) -> None:
+    """Rows start to stop of e^2 / sqrt(e^2 + D f^2), the lengths of e = P_y sum_j w_0j k_j and f likewise."""
+    d = y.shape[1]
+    error, squares = np.empty(d), np.empty(2)
+    for i in range(start, stop):
+        for which in range(2):
+            inner, square = 0.0, 0.0
+            for c in range(d):
+                error[c] = 0.0
+            for j in range(weights.shape[1]):
+                weight, stage = weights[which, j], stages[j, i]
+                if weight != 0.0:
+                    for c in range(d):
+                        error[c] += weight * stage[c]
+            for c in range(d):
+                inner += error[c] * y[i, c]
+                square += error[c] * error[c]
+            squares[which] = max(square - inner * inner, 0.0) if np.isfinite(square) else np.inf
+        first, second = squares
+        out[i] = np.inf if not np.isfinite(first + second) else 0.0
+        if 0.0 < first < np.inf and second < np.inf:
+            out[i] = first / np.sqrt(first + damping * second)
