@@ -8,6 +8,7 @@ of float64, nothing is shifted and no maximum is looked for. Larger ones are shi
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from metastable.attention.direct.exponents import DOUBLE
 from metastable.attention.direct.matrix_product import multiply, product_address
 from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2, wide
 from metastable.attention.lasting import lasting
-from metastable.attention.operands import Operands
+from metastable.attention.operands import Operands, same_tensor
 from metastable.errors import InvalidInput
 from metastable.threads import blas_can_be_held, over_rows
 
@@ -34,6 +35,12 @@ _SCORES = 1 << 17
 _LEAST_ROWS, _MOST_ROWS = 64, 128
 """Rows of a block at least, because products of fewer rows are slower by a fifth, and at most, so that threads can
 share them."""
+
+
+SYMMETRIC = 256
+"""Columns from which it pays, where the queries are the keys, to compute every score once and hold them all."""
+_LEAST_HALF = 48
+"""Rows of a block of the upper triangle at least; a quarter of all, where that is more."""
 
 
 def rows_of_block(n_k: int) -> int:
@@ -56,19 +63,26 @@ def attend_products(operands: Operands) -> tuple[Tensor, Tensor]:
     scale = operands.beta * LOG2_E
     shifted = operands.largest_score > LARGEST_SCORE
     mean, log_partition = torch.empty((n, d_v), dtype=torch.float64), torch.empty(n, dtype=torch.float64)
-    out, log_z = mean.numpy(), log_partition.numpy()
-    rows, address, log_mass = rows_of_block(n_k), product_address(), math.log(largest)
+    out = mean.numpy(), log_partition.numpy(), math.log(largest)
+    rows, address = rows_of_block(n_k), product_address()
+    given, cost = (queries, keys, weighted, share, scale, shifted), n * n_k * (0.5 + 0.03 * (d + d_v))
 
     def some_rows(start: int, stop: int) -> None:
         height = max(1, min(rows, n))
-        scaled, scores = np.empty((height, d)), np.empty((height, n_k))
-        given, room = (queries, keys, weighted, share, scale, shifted), (scaled, scores)
-        block_rows(address, start, stop, *given, *room, out, log_z, log_mass)
+        block_rows(address, start, stop, *given, np.empty((height, d)), np.empty((height, n_k)), *out)
 
-    if blas_can_be_held():
-        over_rows(some_rows, n, cost=n * n_k * (0.5 + 0.03 * (d + d_v)), quantum=rows)
-    else:
-        some_rows(0, n)
+    def over_blocks(work: Callable[[int, int], None], quantum: int) -> None:
+        if blas_can_be_held():
+            over_rows(work, n, cost=cost, quantum=quantum)
+        else:
+            work(0, n)
+
+    if shifted or d < SYMMETRIC or not same_tensor(operands.queries, operands.keys):
+        over_blocks(some_rows, rows)
+        return mean, log_partition
+    scores, few = np.empty((n, n)), min(_MOST_ROWS, max(_LEAST_HALF, n // 64 * 16))
+    over_blocks(lambda start, stop: upper_rows(address, start, stop, keys, scale, few, scores), few)
+    over_blocks(lambda start, stop: mirrored_rows(address, start, stop, scores, weighted, share, rows, *out), rows)
     return mean, log_partition
 
 
@@ -87,6 +101,55 @@ def block_rows(
         attended_rows(address, scaled, keys, weighted, share, shifted, scores, some, z)
         for i in range(height):
             z[i] = z[i] * LN_2 + log_mass
+
+
+@njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
+def upper_rows(address: int, start: int, stop: int, keys: Any, scale: float, block: int, scores: Any) -> None:
+    """2^{scale <k_i, k_j>} for the rows i from start to stop and j >= i, and mirrored below the diagonal."""
+    wide()
+    n, d = keys.shape
+    scaled = np.empty((block, d))
+    for first in range(start, stop, block):
+        last = min(first + block, stop)
+        for i in range(first, last):
+            for c in range(d):
+                scaled[i - first, c] = scale * keys[i, c]
+        corner = scores[first:, first:]
+        multiply(
+            address, True, last - first, n - first, d, scaled.ctypes.data, keys[first:].ctypes.data,
+            corner.ctypes.data, n,
+        )  # fmt: skip
+        for i in range(first, last):
+            row = scores[i]
+            for j in range(first, n):
+                row[j] = exp2(row[j])
+        for j in range(last, n):
+            row = scores[j]
+            for i in range(first, last):
+                row[i] = scores[i, j]
+
+
+@njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
+def mirrored_rows(
+    address: int, start: int, stop: int, scores: Any, weighted: Any, share: Any, block: int, mean: Any,
+    log_partition: Any, log_mass: float,
+) -> None:  # fmt: skip
+    """Rows start to stop of mean and log Z from the weights of all pairs."""
+    n, d_v = weighted.shape
+    for first in range(start, stop, block):
+        last = min(first + block, stop)
+        some, means = scores[first:last], mean[first:last]
+        multiply(
+            address, False, last - first, d_v, n, some.ctypes.data, weighted.ctypes.data, means.ctypes.data, d_v
+        )
+        for i in range(first, last):
+            total = 0.0
+            for j in range(n):
+                total += scores[i, j] * share[j]
+            log_partition[i] = math.log(total) + log_mass
+            inverse = 1.0 / total
+            for c in range(d_v):
+                mean[i, c] *= inverse
 
 
 def _attended_rows(
