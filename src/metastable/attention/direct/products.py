@@ -39,6 +39,8 @@ share them."""
 
 SYMMETRIC = 256
 """Columns from which it pays, where the queries are the keys, to compute every score once and hold them all."""
+MOST_SYMMETRIC = 1024
+"""Tokens up to which all scores, 8 MB, stay in a cache that is shared; beyond, fetching them costs what is saved."""
 _LEAST_HALF = 48
 """Rows of a block of the upper triangle at least; a quarter of all, where that is more."""
 
@@ -77,7 +79,8 @@ def attend_products(operands: Operands) -> tuple[Tensor, Tensor]:
         else:
             work(0, n)
 
-    if shifted or d < SYMMETRIC or not same_tensor(operands.queries, operands.keys):
+    once = d >= SYMMETRIC and n <= MOST_SYMMETRIC and same_tensor(operands.queries, operands.keys)
+    if shifted or not once:
         over_blocks(some_rows, rows)
         return mean, log_partition
     scores, few = np.empty((n, n)), min(_MOST_ROWS, max(_LEAST_HALF, n // 64 * 16))
