@@ -40,7 +40,7 @@ share them."""
 SYMMETRIC = 256
 """Columns from which it pays, where the queries are the keys, to compute every score once and hold them all."""
 MOST_SYMMETRIC = 1024
-"""Tokens up to which all scores, 8 MB, stay in a cache that is shared; beyond, fetching them costs what is saved."""
+"""Tokens up to which all scores, 8 MB, stay in a cache that cores share; beyond, fetching them costs as much."""
 _LEAST_HALF = 48
 """Rows of a block of the upper triangle at least; a quarter of all, where that is more."""
 
