@@ -1,6 +1,6 @@
 """How fast is `attend`? Side by side with dense numpy, dense torch, torch SDPA and KeOps, in one process.
 
-    python benchmarks/attend.py            # d in {2, 3, 8, 64, 384}, n in {1e3, 1e4, 1e5 where feasible}; growth
+    python benchmarks/attend.py            # d from 2 to 768, n from 200 to 1e5 where feasible; growth
     python benchmarks/attend.py --quick    # n <= 1e4, two betas
     python benchmarks/attend.py --peers    # only the peers; --scaling: only growth
 
@@ -89,6 +89,13 @@ def dense_numpy(x: np.ndarray, m: np.ndarray) -> np.ndarray:
     return (weight @ x) / weight.sum(axis=1, keepdims=True)
 
 
+def dense_torch(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
+    scores = BETA * (x @ x.T)
+    scores -= scores.amax(dim=1, keepdim=True)
+    weight = scores.exp_().mul_(m)
+    return (weight @ x) / weight.sum(dim=1, keepdim=True)
+
+
 def sdpa(x: torch.Tensor, m: torch.Tensor) -> torch.Tensor:
     """torch.nn.functional.scaled_dot_product_attention in its 4-D (flash) form, masses in one more column."""
     q = torch.cat([BETA * x, torch.ones_like(x[:, :1])], dim=1)[None, None]
@@ -127,13 +134,18 @@ def mean_of(result: Any) -> np.ndarray:
     return np.asarray(result.mean if isinstance(result, Attended) else result, dtype=np.float64)
 
 
-def against_peers(quick: bool, dimensions: list[int]) -> list[dict[str, Any]]:
+def _sizes(d: int, quick: bool) -> tuple[int, ...]:
+    """Numbers of tokens: few of them where the dimension is that of an encoder."""
+    if d > 8:
+        return (200, 1_000) if quick else (200, 500, 1_000, 2_000, 10_000)
+    return (1_000, 10_000) if quick and d <= 3 else (1_000,) if quick else (1_000, 10_000, 100_000)
+
+
+def against_peers(quick: bool, dimensions: list[int], sizes: list[int] | None) -> list[dict[str, Any]]:
     peer = keops()
     rows: list[dict[str, Any]] = []
     for d in dimensions:
-        for n in (1_000, 10_000) if quick else (1_000, 10_000, 100_000):
-            if (n == 100_000 and d > 8) or (quick and n == 10_000 and d > 3):
-                continue
+        for n in sizes or _sizes(d, quick):
             x = uniform(n, d, seed=0)
             m = torch.full((n,), 1.0 / n, dtype=torch.float64)
             array, weights, single = x.numpy(), m.numpy(), x.float()
@@ -145,20 +157,21 @@ def against_peers(quick: bool, dimensions: list[int]) -> list[dict[str, Any]]:
             runs["attend float32"] = lambda x=single, m=m: attend(x, x, m, BETA)
             if n <= 10_000:
                 runs["dense numpy"] = lambda a=array, w=weights: dense_numpy(a, w)
-                runs["dense torch"] = lambda x=x, m=m: attend(x, x, m, BETA, kernel="dense")
+                runs["dense torch"] = lambda x=x, m=m: dense_torch(x, m)
             runs["torch SDPA"] = lambda x=x, m=m: sdpa(x, m)
             if peer is not None and d <= 8 and n <= 10_000:
                 runs["pykeops"] = lambda x=x, m=m: peer(x, m)
             results: dict[str, Any] = {}
-            found = measure(runs, 1 if n * n * d > (5e8 if quick else 5e9) else (3 if n > 1000 else 7), results)
+            found = measure(runs, 1 if n * n * d > (5e8 if quick else 5e9) else (3 if n > 1000 else 15), results)
             some = np.arange(0, n, n // 10)
             exact = extended(array, weights, some)
             errors = {
                 name: float(np.linalg.norm(mean_of(result)[some] - exact, axis=1).max())
                 for name, result in results.items()
             }
-            kernel = attend(x[:100], x, m, BETA).kernel
-            rows.append({"d": d, "n": n, "kernel": kernel, "seconds": found, "errors": errors})
+            kernel = results["attend"].kernel
+            row = {"d": d, "n": n, "kernel": kernel, "seconds": found, "errors": errors, "machine": machine()}
+            rows.append(row)
             console.print(f"d = {d}, n = {n}: attend {found['attend']['cpu']:.3g} s of CPU", style="dim")
     return rows
 
@@ -243,7 +256,10 @@ def scaling(quick: bool) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="smaller sizes")
-    parser.add_argument("--d", type=int, nargs="+", default=[2, 3, 8, 64, 384], help="dimensions against the peers")
+    parser.add_argument(
+        "--d", type=int, nargs="+", default=[2, 3, 8, 32, 64, 384, 768], help="dimensions against the peers"
+    )
+    parser.add_argument("--n", type=int, nargs="+", help="numbers of tokens against the peers")
     parser.add_argument("--peers", action="store_true", help="the peers alone")
     parser.add_argument("--scaling", action="store_true", help="the methods with a tolerance alone")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch and of metastable")
@@ -251,17 +267,21 @@ def main() -> None:
     arguments = parser.parse_args()
     threads = torch.get_num_threads()
     torch.set_num_threads(arguments.threads)
-    result: dict[str, Any] = {"machine": machine()}
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    file = arguments.out / "attend.json"
+    result: dict[str, Any] = json.loads(file.read_text()) if file.exists() else {}
     if not arguments.scaling:
-        result["rows"] = against_peers(arguments.quick, arguments.d)
-        show(result["rows"], "cpu")
-        show(result["rows"], "wall")
-        show_errors(result["rows"])
+        measured = against_peers(arguments.quick, arguments.d, arguments.n)
+        show(measured, "cpu")
+        show(measured, "wall")
+        show_errors(measured)
+        # What was measured before, of other cells, stays.
+        rows = {(row["d"], row["n"]): row for row in [*result.get("rows", []), *measured]}
+        result["rows"] = [rows[cell] for cell in sorted(rows)]
     if not arguments.peers:
         result["growth"] = scaling(arguments.quick)
     torch.set_num_threads(threads)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "attend.json").write_text(json.dumps(result, indent=1) + "\n")
+    file.write_text(json.dumps(result, indent=1) + "\n")
 
 
 if __name__ == "__main__":

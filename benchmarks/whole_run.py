@@ -1,20 +1,24 @@
-"""Whole runs at equal achieved error: CPU time and evaluations beside SciPy, torchdiffeq and an Euler loop.
+"""Whole runs at equal achieved error: CPU time beside SciPy, torchdiffeq, diffrax and an Euler loop.
 
     python benchmarks/whole_run.py            # n = 200 and 2000, t = 2: minutes
-    python benchmarks/whole_run.py --full     # also n = 20,000, and t = 20, far into the terminal phase
+    python benchmarks/whole_run.py --full     # also n = 20,000 for d <= 3, and t = 20, far into the terminal phase
+    python benchmarks/whole_run.py --table    # what has been measured so far
 
+What stands in the file of results is not measured again, so that a run can be made in pieces: --d, --n, --beta and
+--t choose cells, --fresh forgets them, --merge takes over those of other files.
 Every contestant runs at tolerances a decade apart until its largest error of a token at the end, against a run at
 1e-13 with all digits, is below 1e-8; evaluations and CPU time at that error are interpolated between the last two
-runs. Peers get the faster of a dense numpy and a dense torch right-hand side. Where a peer would take longer than
-the limit, its evaluations are those of n = 200 and its time is so many evaluations (marked ~); the steps of Euler,
-which is of order one, always follow from a run of 400. LSODA runs where its Jacobian is small. One thread; CPU time
-of the process. numpy's BLAS is not told; OPENBLAS_NUM_THREADS=1 does that.
+runs. Peers get the faster of a dense numpy and a dense torch right-hand side, diffrax a compiled one. Where a peer
+would take longer than the limit, its evaluations are those of n = 200 and its time is so many evaluations (marked
+~); the steps of Euler, which is of order one, always follow from a run of 400. LSODA runs where its Jacobian is
+small. One thread; CPU time of the process. numpy's BLAS is not told; OPENBLAS_NUM_THREADS=1 does that.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
+import itertools
 import json
 import math
 import os
@@ -34,8 +38,12 @@ import metastable as ms
 TARGET = 1e-8
 LSODA_NUMBERS = 700
 """Most coordinates for LSODA, whose Jacobian by differences takes as many evaluations."""
-PEERS = ("SciPy DOP853", "SciPy LSODA", "torchdiffeq dopri5", "torchdiffeq dopri8", "Euler")
-Field = Callable[[np.ndarray], np.ndarray]
+PEERS = ("SciPy DOP853", "SciPy LSODA", "torchdiffeq dopri5", "torchdiffeq dopri8", "diffrax Dopri8", "Euler")
+CHUNK = 2000
+"""Rows of scores that a right-hand side of a peer holds at once."""
+REPEATED = 0.3
+"""CPU seconds for which a short run is repeated; the fastest counts."""
+Field = Callable[..., np.ndarray]
 Run = Callable[[float], tuple[np.ndarray, int]]
 console = Console(width=150)
 
@@ -48,25 +56,27 @@ def weights(d: int) -> ms.AttentionWeights:
 def by_numpy(w: ms.AttentionWeights, beta: float) -> Field:
     V, B = w.V.numpy(), w.B.numpy()
 
-    def field(x: np.ndarray) -> np.ndarray:
+    def field(x: np.ndarray, rows: slice = slice(None)) -> np.ndarray:
         x = x / np.linalg.norm(x, axis=1, keepdims=True)
-        scores = (beta * (x @ B)) @ x.T
+        mine = x[rows]
+        scores = (beta * (mine @ B)) @ x.T
         scores -= scores.max(axis=1, keepdims=True)
         np.exp(scores, out=scores)
         moved = ((scores @ x) / scores.sum(axis=1, keepdims=True)) @ V.T
-        return moved - (moved * x).sum(axis=1, keepdims=True) * x
+        return moved - (moved * mine).sum(axis=1, keepdims=True) * mine
 
     return field
 
 
 def by_torch(w: ms.AttentionWeights, beta: float) -> Field:
-    def field(array: np.ndarray) -> np.ndarray:
+    def field(array: np.ndarray, rows: slice = slice(None)) -> np.ndarray:
         x = torch.nn.functional.normalize(torch.from_numpy(array), dim=1)
-        scores = (beta * (x @ w.B)) @ x.T
+        mine = x[rows]
+        scores = (beta * (mine @ w.B)) @ x.T
         scores -= scores.amax(dim=1, keepdim=True)
         scores.exp_()
         moved = ((scores @ x) / scores.sum(dim=1, keepdim=True)) @ w.V.T
-        return (moved - (moved * x).sum(dim=1, keepdim=True) * x).numpy()
+        return (moved - (moved * mine).sum(dim=1, keepdim=True) * mine).numpy()
 
     return field
 
@@ -77,13 +87,23 @@ def cpu(call: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - begin, value
 
 
+def least_cpu(call: Callable[[], Any]) -> tuple[float, Any]:
+    """CPU seconds of a call, the least of several where it is short."""
+    spent, value = cpu(call)
+    total = least = spent
+    while total < REPEATED:
+        spent, value = cpu(call)
+        total, least = total + max(spent, 1e-3), min(least, spent)
+    return least, value
+
+
 def fastest(w: ms.AttentionWeights, beta: float, x: np.ndarray) -> tuple[str, Field, float]:
-    """The faster of the dense right-hand sides, and its seconds."""
-    found = []
+    """The faster of the dense right-hand sides, and its seconds; of many tokens only some rows are timed."""
+    found, some = [], slice(0, CHUNK)
     for name, field in (("numpy", by_numpy(w, beta)), ("torch", by_torch(w, beta))):
-        found.append((min(cpu(lambda f=field: f(x))[0] for _ in range(3)), name, field))
+        found.append((min(cpu(lambda f=field: f(x, some))[0] for _ in range(3)), name, field))
     seconds, name, field = min(found, key=lambda entry: entry[0])
-    return name, field, seconds
+    return name, field, seconds * max(1.0, len(x) / CHUNK)
 
 
 def scipy_run(field: Field, x: np.ndarray, t: float, method: str) -> Run:
@@ -116,6 +136,36 @@ def torchdiffeq_run(field: Field, x: np.ndarray, t: float, method: str) -> Run:
     return run
 
 
+def diffrax_run(w: ms.AttentionWeights, beta: float, x: np.ndarray, t: float) -> Run:
+    import diffrax
+    import jax
+    import jax.numpy as jnp
+
+    jax.config.update("jax_enable_x64", True)
+    V, B, start = jnp.asarray(w.V.numpy()), jnp.asarray(w.B.numpy()), jnp.asarray(x)
+
+    def field(_t: Any, y: Any, _arguments: Any) -> Any:
+        y = y / jnp.linalg.norm(y, axis=1, keepdims=True)
+        moved = jax.nn.softmax((beta * (y @ B)) @ y.T, axis=1) @ y @ V.T
+        return moved - (moved * y).sum(axis=1, keepdims=True) * y
+
+    @jax.jit
+    def compiled(rtol: Any) -> Any:
+        return diffrax.diffeqsolve(
+            diffrax.ODETerm(field), diffrax.Dopri8(), 0.0, t, None, start, max_steps=100_000,
+            stepsize_controller=diffrax.PIDController(rtol=rtol, atol=rtol / 100),
+        )  # fmt: skip
+
+    compiled(1e-2)
+
+    def run(rtol: float) -> tuple[np.ndarray, int]:
+        made = compiled(rtol)
+        # Dopri8 of diffrax has thirteen stages, of which the first is the last of the step before.
+        return np.asarray(made.ys[-1]), 1 + 13 * int(made.stats["num_steps"])
+
+    return run
+
+
 def our_run(flow: ms.SelfAttention, rho: ms.Measure, t: float) -> Run:
     def run(rtol: float) -> tuple[np.ndarray, int]:
         path = ms.solve(flow, rho, t, rtol=rtol, atol=rtol / 100)
@@ -133,7 +183,7 @@ def at_target(run: Run, truth: np.ndarray, first: float) -> dict[str, float]:
     found: list[tuple[float, float, int]] = []
     rtol = first
     while True:
-        seconds, (end, evaluations) = cpu(lambda rtol=rtol: run(rtol))
+        seconds, (end, evaluations) = least_cpu(lambda rtol=rtol: run(rtol))
         found.append((max(distance(end, truth), 1e-15), seconds, evaluations))
         below, above = [f for f in found if f[0] <= TARGET], [f for f in found if f[0] > TARGET]
         if below and above:
@@ -174,6 +224,8 @@ def measure(
     runs: dict[str, Run] = {"SciPy DOP853": scipy_run(field, x, t, "DOP853")}
     if importlib.util.find_spec("torchdiffeq") is not None:
         runs |= {f"torchdiffeq {m}": torchdiffeq_run(field, x, t, m) for m in ("dopri5", "dopri8")}
+    if importlib.util.find_spec("diffrax") is not None:
+        runs["diffrax Dopri8"] = diffrax_run(w, beta, x, t)
     if n * d <= LSODA_NUMBERS:
         runs["SciPy LSODA"] = scipy_run(field, x, t, "LSODA")
     for peer, run in runs.items():
@@ -190,51 +242,72 @@ def measure(
     return {"n": n, "d": d, "beta": beta, "t": t, "field": name, "field_s": seconds, "found": found}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--full", action="store_true", help="also n = 20,000 for d <= 8, and t = 20")
-    parser.add_argument("--quick", action="store_true", help="n = 200, beta = 64 alone")
-    parser.add_argument("--d", type=int, nargs="+", default=[2, 3, 8, 64, 384], help="dimensions")
-    parser.add_argument("--limit", type=float, default=30.0, help="CPU seconds above which a peer is forecast")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder of the JSON")
-    options = parser.parse_args()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    for package in ("torchdiffeq", "diffrax"):
-        if importlib.util.find_spec(package) is None:
-            console.print(f"{package} is not installed, and left out.")
+def place(row: dict[str, Any]) -> tuple[float, ...]:
+    return row["d"], row["beta"], row["t"], row["n"]
+
+
+def show(rows: list[dict[str, Any]]) -> None:
     table = Table(
         title=f"whole runs to an error of {TARGET:g}: CPU time as multiples of metastable's (evaluations)"
     )
     for column in ("d", "n", "beta", "t", "metastable [s]", "evaluations", *PEERS):
         table.add_column(column, justify="right")
-    options.out.mkdir(parents=True, exist_ok=True)
-    machine = {"cores": os.cpu_count(), "load": os.getloadavg()[0], "metastable": ms.__version__}
-    rows: list[dict[str, Any]] = []
-    for d in options.d:
-        sizes = (200,) if options.quick else (200, 2000, 20_000) if options.full and d <= 8 else (200, 2000)
-        for beta in (64.0,) if options.quick else (1.0, 64.0, 1000.0):
-            for t in (2.0, 20.0) if options.full else (2.0,):
-                known: dict[str, dict[str, Any]] = {}
-                for n in sizes:
-                    row = measure(n, d, beta, t, options.limit, known)
-                    rows.append(row)
-                    found = row["found"]
-                    known = known or found
-                    ours = found["metastable"]
-                    ratios = [
-                        f"{'~' if 'forecast' in p else ''}{p['cpu'] / ours['cpu']:.2g} ({p['evaluations']:.0f})"
-                        if (p := found.get(peer))
-                        else "-"
-                        for peer in PEERS
-                    ]
-                    cells = (str(d), f"{n:,}", f"{beta:g}", f"{t:g}", f"{ours['cpu']:.3g}")
-                    table.add_row(*cells, f"{ours['evaluations']:.0f}", *ratios)
-                    console.print(f"{cells}: {ratios}", style="dim")
-                    result = {"machine": machine, "target": TARGET, "rows": rows}
-                    (options.out / "whole_run.json").write_text(json.dumps(result, indent=1) + "\n")
-    torch.set_num_threads(threads)
+    for row in rows:
+        found = row["found"]
+        ours = found["metastable"]
+        ratios = [
+            f"{'~' if 'forecast' in p else ''}{p['cpu'] / ours['cpu']:.2g} ({p['evaluations']:.0f})"
+            if (p := found.get(peer))
+            else "-"
+            for peer in PEERS
+        ]
+        cells = (str(row["d"]), f"{row['n']:,}", f"{row['beta']:g}", f"{row['t']:g}", f"{ours['cpu']:.3g}")
+        table.add_row(*cells, f"{ours['evaluations']:.0f}", *ratios)
     console.print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--full", action="store_true", help="also n = 20,000 for d <= 3, and t = 20")
+    parser.add_argument("--quick", action="store_true", help="n = 200, beta = 64 alone")
+    parser.add_argument("--d", type=int, nargs="+", default=[2, 3, 8, 64, 384], help="dimensions")
+    parser.add_argument("--n", type=int, nargs="+", help="numbers of tokens")
+    parser.add_argument("--beta", type=float, nargs="+", help="inverse temperatures")
+    parser.add_argument("--t", type=float, nargs="+", help="final times")
+    parser.add_argument("--limit", type=float, default=30.0, help="CPU seconds above which a peer is forecast")
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder of the JSON")
+    parser.add_argument("--fresh", action="store_true", help="measure again what stands in the file")
+    parser.add_argument("--merge", type=Path, nargs="+", default=[], help="files whose cells are taken over")
+    parser.add_argument("--table", action="store_true", help="measure nothing, print what stands in the file")
+    options = parser.parse_args()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    options.out.mkdir(parents=True, exist_ok=True)
+    file, rows = options.out / "whole_run.json", {}
+    for held in [*([] if options.fresh or not file.exists() else [file]), *options.merge]:
+        rows |= {place(row): row for row in json.loads(held.read_text())["rows"]}
+
+    def write() -> list[dict[str, Any]]:
+        ordered = [rows[key] for key in sorted(rows)]
+        file.write_text(json.dumps({"target": TARGET, "rows": ordered}, indent=1) + "\n")
+        return ordered
+
+    machine = {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "metastable": ms.__version__}
+    betas = options.beta or ((64.0,) if options.quick else (1.0, 64.0, 1000.0))
+    for d in () if options.table else options.d:
+        sizes = options.n or ((200,) if options.quick else (200, 2000, 20_000) if options.full else (200, 2000))
+        for beta, t in itertools.product(betas, options.t or ((2.0, 20.0) if options.full else (2.0,))):
+            for n in (n for n in sizes if n <= 2000 or d <= 3):
+                if (d, beta, t, n) in rows:
+                    continue
+                few = rows.get((d, beta, t, 200), {}).get("found", {})
+                row = measure(n, d, beta, t, options.limit, few) | {"machine": machine}
+                rows[place(row)] = row
+                write()
+                ours = row["found"]["metastable"]
+                console.print(f"d = {d}, n = {n}, beta = {beta:g}, t = {t:g}: {ours['cpu']:.3g} s", style="dim")
+    torch.set_num_threads(threads)
+    show(write())
 
 
 if __name__ == "__main__":

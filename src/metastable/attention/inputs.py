@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from metastable.arguments import number, shown
-from metastable.attention.lengths import all_finite, finite_lengths
+from metastable.attention.lengths import all_finite, finite_lengths, mass_range
 from metastable.attention.operands import Masses, Operands, same_tensor
 from metastable.errors import InvalidInput
 from metastable.measure import as_tensor
 from metastable.rowwise import dense
+
+_NO_MASS = "mass must be finite, >= 0 and positive in total"
 
 
 def read_tokens(queries: Any, keys: Any, values: Any, *, batched: bool = False) -> tuple[Tensor, Tensor, Tensor]:
@@ -85,9 +87,14 @@ def read_mass(mass: Any, keys: Tensor) -> Tensor:
     m = as_floating(mass, "mass").to(device=keys.device)
     if m.shape != shape:
         raise InvalidInput(f"mass must have shape {shape} to match the keys, got {tuple(m.shape)}")
+    if m.is_cpu and m.ndim == 1:
+        least, largest, finite = mass_range(m.numpy())
+        if not (finite and least >= 0 and largest > 0):
+            raise InvalidInput(_NO_MASS)
+        return m
     recorded = len(shape) > 1 and not m.is_cpu
     if not recorded and (not all_finite(m) or not bool(m.min() >= 0) or not bool((m.amax(dim=-1) > 0).all())):
-        raise InvalidInput("mass must be finite, >= 0 and positive in total")
+        raise InvalidInput(_NO_MASS)
     return m
 
 

@@ -167,10 +167,11 @@ class Kernel(OneLine):
 
     def fits(self, operands: Operands, rtol: float | None) -> bool:
         """`can` without a look at its arguments."""
+        if self.devices is not None and operands.device not in self.devices:
+            return False
         d, d_v, dtype = operands.queries.size(1), operands.values.size(1), operands.queries.dtype
         return (
-            (self.devices is None or operands.device in self.devices)
-            and dtype in self.dtypes
+            dtype in self.dtypes
             and (operands.mask is None or operands.mask in self.masks)
             and (self.dimension is None or d == self.dimension)
             and (self.most_columns is None or max(d, d_v) <= self.most_columns)

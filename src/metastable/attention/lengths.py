@@ -25,6 +25,8 @@ def squared_lengths(points: Tensor) -> tuple[float, float]:
     """(least, largest) |x_i|^2, in float64, of finite rows; (inf, 0) without rows."""
     if points.shape[0] == 0:
         return math.inf, 0.0
+    if points.is_cpu and points.is_contiguous() and points.shape[1] > _MOST_COLUMNS and points.numel() <= _FEW:
+        return _extremes(points.numpy().reshape(-1), points.shape[1])
     if points.device.type != "cpu" or points.shape[1] > _MOST_COLUMNS or not points.is_contiguous():
         square = torch.linalg.vecdot(points, points).double()
         return float(square.min()), float(square.max())
@@ -80,6 +82,18 @@ def mass_extremes(mass: Any) -> tuple[float, float, float]:
         largest = m if m > largest else largest
         total += m
     return least, largest, total
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "nsz"}, error_model="numpy")
+def mass_range(mass: Any) -> tuple[float, float, bool]:
+    """(least, largest, whether all are finite) of any numbers, those of zero among them."""
+    least, largest, zeros = math.inf, -math.inf, 0.0
+    for j in range(mass.shape[0]):
+        m = float(mass[j])
+        least = m if m < least else least
+        largest = m if m > largest else largest
+        zeros += 0.0 * m
+    return least, largest, zeros == 0.0
 
 
 @njit(nogil=True, cache=True, fastmath=REDUCTION, error_model="numpy")

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable.arguments import OneLine, function, instance, number, shown
-from metastable.attention.lengths import mass_extremes, squared_lengths
+from metastable.attention.lengths import mass_extremes, mass_range, squared_lengths
 from metastable.errors import InvalidInput
 
 T = TypeVar("T")
@@ -144,6 +144,8 @@ class Operands(OneLine):
     @cached_property
     def _without_unseen(self) -> Operands | None:
         """`seen`, or None where it is all of them: operands that held themselves would outlive their call."""
+        if self.mass.is_cpu and mass_range(self.mass.numpy())[0] > 0:
+            return None
         kept = self.mass > 0
         if bool(kept.all()):
             return None

@@ -97,7 +97,7 @@ class SelfAttention(AttendingFlow):
         which: Int[Tensor, "b"],
     ) -> Velocities:
         """All systems at once, where they have one field-free set of weights that does not change in time."""
-        if not self._plain:
+        if not self.plain:
             return super().evaluate_many(t, points, mass, which)
         w, beta = self.weights_at(0.0, points), self._betas(which, points)
         rows = points.reshape(-1, points.shape[-1])
@@ -111,7 +111,7 @@ class SelfAttention(AttendingFlow):
         return Velocities(self._projected(rows, drift).view_as(points), rates.double())
 
     @property
-    def _plain(self) -> bool:
+    def plain(self) -> bool:
         """Whether attention is that of this class, with weights that stay the same and no field."""
         own = not self._foreign and type(self).attention is SelfAttention.attention
         return own and self.field is None and not scheduled(self)
@@ -120,7 +120,7 @@ class SelfAttention(AttendingFlow):
         self, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]
     ) -> Callable[[Float[Tensor, "n d"]], Float[Tensor, "n d"]] | None:
         """By a kernel over all pairs, where the weights stay the same and bound the scores well."""
-        if not (self._plain and points.is_cuda) or isinstance(self.beta, Tensor):
+        if not (self.plain and points.is_cuda) or isinstance(self.beta, Tensor):
             return None
         w, beta = self.weights_at(0.0, points), self.beta
         operands = Operands.checked_before(w.queries(points), w.keys(points), w.values(points), mass, beta)

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable.arguments import shown
+from metastable.attention.direct import MAX_COLUMNS
 from metastable.errors import InvalidInput, SolveError
 from metastable.flows.drift import Velocity
 from metastable.solve.controller import Controller
@@ -23,6 +24,7 @@ from metastable.solve.small_system import small_system
 from metastable.solve.stepper import Stepper
 from metastable.solve.tableau import Tableau
 from metastable.solve.trial import Made, Trial
+from metastable.solve.wide_trial import wide_trial
 
 
 class EmbeddedPair(Stepper):
@@ -101,8 +103,7 @@ class EmbeddedPair(Stepper):
             if h < smallest and t < limit:
                 self._give_up(problem, state, stages[: 1 if whole else count], h, rejected)
             made = self._staged(problem, state, stages, t) if whole is None else whole(x, state.slope, h)
-            if whole is not None:
-                problem.evaluations += count
+            problem.evaluations += made.evaluations
             if made.error <= 1.0:
                 break
             rejected += 1
@@ -113,7 +114,11 @@ class EmbeddedPair(Stepper):
         proposal = max(h * growth, step) if t == limit and h < step else h * growth
         points, last = made.points, made.velocity
         if last is None and t < limit:
-            last = problem.velocity(t, points, out=stages[count])
+            if made.later is None:
+                last = problem.velocity(t, points, out=stages[count])
+            else:
+                last = made.later(stages[count])
+                problem.evaluations += 1
         end = State(
             t=t,
             points=points,
@@ -170,8 +175,10 @@ class EmbeddedPair(Stepper):
         if self._whole is None or self._whole[0] is not problem:
             if recording:
                 self._whole = (problem, recorded_trial(problem, state.points, memory, self))
-            else:
+            elif state.points.shape[1] <= MAX_COLUMNS:
                 self._whole = (problem, small_system(problem, state.points, self))
+            else:
+                self._whole = (problem, wide_trial(problem, state.points, memory, self))
         return self._whole[1]
 
     def _give_up(self, problem: Problem, state: State, stages: Tensor, h: float, rejected: int) -> None:

@@ -60,7 +60,8 @@ class RecordedTrial:
         self.graph.replay()
         error = float(self.error) / self.allowed
         end = Velocity(self.memory[len(self.rows) - 1], None)
-        return Made(self.points.clone(), end, error if math.isfinite(error) else math.inf)
+        error = error if math.isfinite(error) else math.inf
+        return Made(self.points.clone(), end, error, len(self.rows) - 1)
 
     def stages(self, points: Tensor, slope: Tensor, h: float) -> None:
         """They are in the memory."""

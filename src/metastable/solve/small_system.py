@@ -40,7 +40,8 @@ class SmallSystem:
         self._make(points, slope, h, looked=False)
         made, error = self.compiled, float(self.compiled.error[0])
         after, velocity = (torch.from_numpy(x[0].copy()) for x in (made.points, made.slope))
-        return Made(after, Velocity(velocity, float(made.rate[0])), error if math.isfinite(error) else math.inf)
+        error = error if math.isfinite(error) else math.inf
+        return Made(after, Velocity(velocity, float(made.rate[0])), error, made.pair.end)
 
     def stages(self, points: Float[Tensor, "n d"], slope: Float[Tensor, "n d"], h: float) -> Float[Tensor, "s n d"]:
         """The stages of that step, which is made once more for them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Float
@@ -17,6 +18,10 @@ class Made(NamedTuple):
     velocity: Velocity | None
     error: float
     """Relative to what is allowed; infinite where anything is not finite."""
+    evaluations: int = 0
+    """Of the field, where nobody else has counted them."""
+    later: Callable[[Float[Tensor, "n d"]], Velocity] | None = None
+    """Writes the velocity there into given memory, by one evaluation more, until another trial is made."""
 
 
 @runtime_checkable

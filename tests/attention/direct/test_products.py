@@ -7,7 +7,7 @@ import torch
 
 from attention.attention_reference import LAYOUTS, check, check_many_blocks, masses, tokens
 from metastable.attention import Operands
-from metastable.attention.direct import PRODUCTS
+from metastable.attention.direct import PRODUCTS, products
 from metastable.attention.direct.products import LARGEST_SCORE, MOST_MASS_RATIO
 from metastable.errors import InvalidInput
 
@@ -46,3 +46,15 @@ def test_no_queries_have_no_attention():
     x = tokens(7, 5, "uniform", 0)
     found = PRODUCTS(Operands(x[:0], x, x, torch.ones(7, dtype=torch.float64), 1.0))
     assert found.mean.shape == (0, 5) and found.log_partition.shape == (0,)
+
+
+@pytest.mark.parametrize("n", [1, 47, 130, 300])
+def test_queries_that_are_the_keys_have_every_score_once(n, monkeypatch):
+    """The upper triangle and its mirror give what all rows give, for any number of blocks and of threads."""
+    x, mass = tokens(n, 20, "off-sphere", n), masses(n, 2)
+    every = PRODUCTS(Operands(x.clone(), x, x, mass, 3.0))
+    monkeypatch.setattr(products, "SYMMETRIC", 1)
+    once = PRODUCTS(Operands(x, x, x, mass, 3.0))
+    check(once, x, x, x, mass, 3.0)
+    torch.testing.assert_close(once.mean, every.mean, rtol=0, atol=1e-14)
+    torch.testing.assert_close(once.log_partition, every.log_partition, rtol=0, atol=1e-13)

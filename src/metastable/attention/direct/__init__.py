@@ -9,7 +9,14 @@ from metastable.attention.direct.causal import attend_causal
 from metastable.attention.direct.dense import attend_dense, dense_additions
 from metastable.attention.direct.exponents import DOUBLE
 from metastable.attention.direct.fused import MAX_COLUMNS, attend_fused, fused_additions, fused_cost, with_item
-from metastable.attention.direct.products import MOST_MASS_RATIO, attend_products
+from metastable.attention.direct.matrix_product import multiply, product_address
+from metastable.attention.direct.products import (
+    LARGEST_SCORE,
+    MOST_MASS_RATIO,
+    attend_products,
+    attended_rows,
+    rows_of_block,
+)
 from metastable.attention.direct.sdpa import attend_sdpa
 from metastable.attention.kernel import CPU, Kernel
 
@@ -18,13 +25,18 @@ __all__ = [
     "DENSE",
     "DOUBLE",
     "FUSED",
+    "LARGEST_SCORE",
     "MAX_COLUMNS",
     "PRODUCTS",
     "SDPA",
     "attend_causal",
     "attend_systems",
+    "attended_rows",
     "attention_adjoint",
+    "multiply",
+    "product_address",
     "row_sums",
+    "rows_of_block",
     "with_item",
     "written_out",
 ]

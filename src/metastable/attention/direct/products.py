@@ -1,28 +1,53 @@
 """Two matrix products with the exponentials between them, for larger d and up to some thousand tokens in float64.
 
-A block of rows of s_ij = beta <q_i, k_j> becomes e^{s_ij} in place and meets [m v] in the second product. Scores
-are at most L = beta max|q| max|k|; as long as that is far from the ends of float64, nothing is shifted and no
-maximum is looked for. Larger ones are shifted by the maximum of their row.
+A block of rows of t_ij = beta log2(e) <q_i, k_j> becomes 2^{t_ij} in place, while it is in the second cache, and
+meets [m v] in the second product. Scores are at most L = beta max|q| max|k|; as long as that is far from the ends
+of float64, nothing is shifted and no maximum is looked for. Larger ones are shifted by the maximum of their row.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import torch
+from numba import njit
 from torch import Tensor
 
-from metastable.attention.operands import Operands
+from metastable.attention.direct.exponents import DOUBLE
+from metastable.attention.direct.matrix_product import multiply, product_address
+from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2, wide
+from metastable.attention.lasting import lasting
+from metastable.attention.operands import Operands, same_tensor
 from metastable.errors import InvalidInput
+from metastable.threads import blas_can_be_held, over_rows
 
-LARGEST_SCORE = 250.0
-"""Scores up to this are not shifted: e^250 times 2^30 keys and e^-250 times MOST_MASS_RATIO^-1 are float64 numbers
-with all their digits, which end at e^709 and e^-708."""
+LARGEST_SCORE = 0.999 * DOUBLE.bound / LOG2_E
+"""Scores up to this are not shifted: 2^360 times 2^30 keys and 2^-360 times MOST_MASS_RATIO^-1 are float64 numbers
+with all their digits, which end at 2^1023 and 2^-1022. A thousandth is left to the rounding of the bound."""
 MOST_MASS_RATIO = 1e100
 """Largest ratio of masses, which multiply the weights: with scores as above no product underflows; where rows are
-shifted, what underflows beside a weight of one is e^-708, and below the rounding of that ratio."""
-_ROWS = 256
-"""Rows of a block: up to 4 MB of scores with 2000 keys, still in a cache when the second product reads them."""
+shifted, what is raised beside a weight of one is 2^-1000, and below the rounding of that ratio."""
+_SCORES = 1 << 17
+"""Scores of a block, 1 MB: between the two products they stay in a second cache."""
+_LEAST_ROWS, _MOST_ROWS = 64, 128
+"""Rows of a block at least, because products of fewer rows are slower by a fifth, and at most, so that threads can
+share them."""
+
+
+SYMMETRIC = 256
+"""Columns from which it pays, where the queries are the keys, to compute every score once and hold them all."""
+MOST_SYMMETRIC = 1024
+"""Tokens up to which all scores, 8 MB, stay in a cache that cores share; beyond, fetching them costs as much."""
+_LEAST_HALF = 48
+"""Rows of a block of the upper triangle at least; a quarter of all, where that is more."""
+
+
+def rows_of_block(n_k: int) -> int:
+    """Rows that meet all keys at a time, whatever the number of threads: digits do not depend on it."""
+    return min(_MOST_ROWS, max(_LEAST_ROWS, _SCORES // n_k // 16 * 16))
 
 
 def attend_products(operands: Operands) -> tuple[Tensor, Tensor]:
@@ -32,25 +57,142 @@ def attend_products(operands: Operands) -> tuple[Tensor, Tensor]:
         dtype = str(operands.queries.dtype).removeprefix("torch.")
         raise InvalidInput(f'kernel="products" computes in float64, got {dtype}; use kernel="blocks"')
     operands = operands.seen
-    queries, keys, values = operands.beta * operands.queries, operands.keys.T, operands.values
-    n, n_k, d_v = queries.size(0), keys.size(1), values.size(1)
-    largest = operands.masses.largest
-    share = operands.mass / largest
-    weighted = values * share[:, None]
+    queries, keys, values, mass = operands.arrays
+    (n, d), (n_k, d_v) = queries.shape, values.shape
+    least, largest, _ = operands.masses
+    share = mass / largest
+    weighted = values if least == largest else values * share[:, None]
+    scale = operands.beta * LOG2_E
     shifted = operands.largest_score > LARGEST_SCORE
-    mean, partition = torch.empty((n, d_v), dtype=values.dtype), torch.empty(n, dtype=values.dtype)
-    top = torch.zeros((n, 1), dtype=values.dtype)
-    buffer = torch.empty((min(_ROWS, n), n_k), dtype=values.dtype)
-    for first in range(0, n, _ROWS):
-        here = slice(first, min(first + _ROWS, n))
-        scores = buffer[: here.stop - first]
-        torch.mm(queries[here], keys, out=scores)
+    mean, log_partition = torch.empty((n, d_v), dtype=torch.float64), torch.empty(n, dtype=torch.float64)
+    out = mean.numpy(), log_partition.numpy(), math.log(largest)
+    rows, address = rows_of_block(n_k), product_address()
+    given, cost = (queries, keys, weighted, share, scale, shifted), n * n_k * (0.5 + 0.03 * (d + d_v))
+
+    def some_rows(start: int, stop: int) -> None:
+        height = max(1, min(rows, n))
+        block_rows(address, start, stop, *given, np.empty((height, d)), np.empty((height, n_k)), *out)
+
+    def over_blocks(work: Callable[[int, int], None], quantum: int) -> None:
+        if blas_can_be_held():
+            over_rows(work, n, cost=cost, quantum=quantum)
+        else:
+            work(0, n)
+
+    once = d >= SYMMETRIC and n <= MOST_SYMMETRIC and same_tensor(operands.queries, operands.keys)
+    if shifted or not once:
+        over_blocks(some_rows, rows)
+        return mean, log_partition
+    scores, few = np.empty((n, n)), min(_MOST_ROWS, max(_LEAST_HALF, n // 64 * 16))
+    over_blocks(lambda start, stop: upper_rows(address, start, stop, keys, scale, few, scores), few)
+    over_blocks(lambda start, stop: mirrored_rows(address, start, stop, scores, weighted, share, rows, *out), rows)
+    return mean, log_partition
+
+
+@njit(nogil=True, cache=True, error_model="numpy")
+def block_rows(
+    address: int, start: int, stop: int, queries: Any, keys: Any, weighted: Any, share: Any, scale: float,
+    shifted: bool, scaled: Any, scores: Any, mean: Any, log_partition: Any, log_mass: float,
+) -> None:  # fmt: skip
+    """Rows start to stop of mean and log Z, block by block."""
+    for first in range(start, stop, len(scores)):
+        height = min(len(scores), stop - first)
+        for i in range(height):
+            for c in range(queries.shape[1]):
+                scaled[i, c] = scale * queries[first + i, c]
+        some, z = mean[first : first + height], log_partition[first : first + height]
+        attended_rows(address, scaled, keys, weighted, share, shifted, scores, some, z)
+        for i in range(height):
+            z[i] = z[i] * LN_2 + log_mass
+
+
+@njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
+def upper_rows(address: int, start: int, stop: int, keys: Any, scale: float, block: int, scores: Any) -> None:
+    """2^{scale <k_i, k_j>} for the rows i from start to stop and j >= i, and mirrored below the diagonal."""
+    wide()
+    n, d = keys.shape
+    scaled = np.empty((block, d))
+    for first in range(start, stop, block):
+        last = min(first + block, stop)
+        for i in range(first, last):
+            for c in range(d):
+                scaled[i - first, c] = scale * keys[i, c]
+        corner = scores[first:, first:]
+        multiply(
+            address, True, last - first, n - first, d, scaled.ctypes.data, keys[first:].ctypes.data,
+            corner.ctypes.data, n,
+        )  # fmt: skip
+        for i in range(first, last):
+            row = scores[i]
+            for j in range(first, n):
+                row[j] = exp2(row[j])
+        for j in range(last, n):
+            row = scores[j]
+            for i in range(first, last):
+                row[i] = scores[i, j]
+
+
+@njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
+def mirrored_rows(
+    address: int, start: int, stop: int, scores: Any, weighted: Any, share: Any, block: int, mean: Any,
+    log_partition: Any, log_mass: float,
+) -> None:  # fmt: skip
+    """Rows start to stop of mean and log Z from the weights of all pairs."""
+    n, d_v = weighted.shape
+    for first in range(start, stop, block):
+        last = min(first + block, stop)
+        some, means = scores[first:last], mean[first:last]
+        multiply(
+            address, False, last - first, d_v, n, some.ctypes.data, weighted.ctypes.data, means.ctypes.data, d_v
+        )
+        for i in range(first, last):
+            total = 0.0
+            for j in range(n):
+                total += scores[i, j] * share[j]
+            log_partition[i] = math.log(total) + log_mass
+            inverse = 1.0 / total
+            for c in range(d_v):
+                mean[i, c] *= inverse
+
+
+def _attended_rows(
+    address: int, queries: Any, keys: Any, weighted: Any, share: Any, shifted: bool, scores: Any, mean: Any,
+    log_partition: Any,
+) -> None:  # fmt: skip
+    """sum_j s_j 2^{<q_i, k_j>} v_j / Z_i and log2 Z_i for the rows of `mean`, which are at most those of `scores`.
+
+    queries: times beta log2(e). weighted: s_j v_j. For compiled code.
+    """
+    wide()
+    height, n_k, d, d_v = len(mean), keys.shape[0], keys.shape[1], weighted.shape[1]
+    floor = DOUBLE.floor
+    multiply(address, True, height, n_k, d, queries.ctypes.data, keys.ctypes.data, scores.ctypes.data, n_k)
+    for i in range(height):
+        row, top, total = scores[i], 0.0, 0.0
         if shifted:
-            torch.amax(scores, dim=1, keepdim=True, out=top[here])
-            scores -= top[here]
-        scores.exp_()
-        torch.mm(scores, weighted, out=mean[here])
-        torch.mv(scores, share, out=partition[here])
-    mean /= partition[:, None]
-    log_partition = torch.log(partition) + math.log(largest)
-    return mean, log_partition + top[:, 0] if shifted else log_partition
+            top = row[0]
+            for j in range(n_k):
+                top = row[j] if row[j] > top else top
+            for j in range(n_k):
+                t = row[j] - top
+                w = exp2(t if t > floor else floor)
+                row[j] = w
+                total += w * share[j]
+        else:
+            for j in range(n_k):
+                w = exp2(row[j])
+                row[j] = w
+                total += w * share[j]
+        log_partition[i] = top + math.log2(total)
+        # One over Z, until the second product has been made.
+        queries[i, 0] = 1.0 / total
+    multiply(address, False, height, d_v, n_k, scores.ctypes.data, weighted.ctypes.data, mean.ctypes.data, d_v)
+    for i in range(height):
+        inverse = queries[i, 0]
+        for c in range(d_v):
+            mean[i, c] *= inverse
+
+
+attended_rows: Any = lasting(
+    njit(fastmath=REDUCTION, nogil=True, error_model="numpy")(_attended_rows), "attended_rows"
+)

@@ -1,0 +1,93 @@
+"""Matrix products inside compiled code: dgemm of the BLAS that torch brings along, or of SciPy's.
+
+A compiled loop that holds its blocks in the caches between two products cannot go back to Python for each of them.
+numba's own `np.dot` calls SciPy's library, which knows nothing of the threads that torch was given; torch's MKL
+does, and is a fifth faster here.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from numba import types
+from numba.extending import intrinsic
+
+from metastable.attention.lasting import lasting
+from metastable.threads import blas_can_be_held
+
+
+@cache
+def product_address() -> int:
+    """Where dgemm begins in this process, with arguments of 32-bit integers as in Fortran."""
+    if blas_can_be_held():
+        library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+        address = ctypes.cast(library.dgemm_, ctypes.c_void_p).value
+        assert address is not None
+        return address
+    from scipy.linalg import cython_blas
+
+    capsule = cython_blas.__pyx_capi__["dgemm"]
+    name, pointer = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    return int(pointer(capsule, name(capsule)))
+
+
+def _multiply(
+    _context: Any, address: Any, transposed: Any, m: Any, n: Any, k: Any, a: Any, b: Any, c: Any, ldc: Any
+) -> Any:
+    """C = A B, or A B^T if `transposed`, for compiled code: A (m, k), C (m, n) and B in rows, by their addresses.
+
+    Rows of A and B follow each other in memory, those of C begin `ldc` numbers apart. Nobody checks anything.
+    """
+    signature = types.void(
+        types.int64, types.boolean, *(types.int64,) * 3, types.uintp, types.uintp, types.uintp, types.int64
+    )
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        from llvmlite import ir  # type: ignore[import-untyped]
+
+        byte, whole, real = ir.IntType(8), ir.IntType(32), ir.DoubleType()
+        where, turned, rows, columns, inner, first, second, out, stride = args
+
+        def place(value: Any, kind: Any) -> Any:
+            slot = builder.alloca(kind)
+            builder.store(value, slot)
+            return slot
+
+        def integer(value: Any) -> Any:
+            return place(builder.trunc(value, whole), whole)
+
+        def pointer(value: Any) -> Any:
+            return builder.inttoptr(value, real.as_pointer())
+
+        # Fortran's columns are our rows: C^T = op(B)^T A^T.
+        plain, turn = ir.Constant(byte, ord("N")), ir.Constant(byte, ord("T"))
+        leading = builder.select(turned, inner, columns)
+        arguments = [
+            place(builder.select(turned, turn, plain), byte),
+            place(plain, byte),
+            integer(columns),
+            integer(rows),
+            integer(inner),
+            place(ir.Constant(real, 1.0), real),
+            pointer(second),
+            integer(leading),
+            pointer(first),
+            integer(inner),
+            place(ir.Constant(real, 0.0), real),
+            pointer(out),
+            integer(stride),
+        ]
+        kind = ir.FunctionType(ir.VoidType(), [argument.type for argument in arguments])
+        builder.call(builder.inttoptr(where, kind.as_pointer()), arguments)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+multiply: Any = lasting(intrinsic(_multiply), "multiply")

@@ -1,0 +1,257 @@
+"""`WideTrial`: steps of tokens in many dimensions on the CPU, in memory that is kept from stage to stage.
+
+With a hundred to two thousand tokens a stage is four matrix products. Fresh memory for what stands between them,
+one pass over it for every operation, and the calls of Python together take as long again.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from numba import njit
+from torch import Tensor
+
+from metastable.attention.direct import (
+    LARGEST_SCORE,
+    MAX_COLUMNS,
+    PRODUCTS,
+    attended_rows,
+    multiply,
+    product_address,
+    rows_of_block,
+)
+from metastable.attention.exp2 import LOG2_E
+from metastable.attention.operands import Operands
+from metastable.flows.drift import Velocity
+from metastable.flows.softmax import SelfAttention
+from metastable.solve.controller import SHARE
+from metastable.solve.problem import Problem
+from metastable.solve.tableau import Pair
+from metastable.solve.trial import Made
+from metastable.threads import blas_can_be_held, over_rows
+
+NANOSECONDS = 0.015
+"""Rough cost of one multiplication in a product of matrices, for the choice of threads."""
+
+
+class WideTrial:
+    """k_i = P_y V m(y),   y = x + h sum_j a_ij k_j back on the sphere: stages of `SelfAttention`.
+
+    A stage is two passes over blocks of rows: y and q = y B; then m, V m and its projection. Products with a
+    diagonal matrix are none.
+    """
+
+    def __init__(
+        self,
+        flow: SelfAttention,
+        mass: Float[Tensor, "n"],
+        memory: Float[Tensor, "s n d"],
+        pair: Pair,
+        allowed: float,
+    ) -> None:
+        weights = flow.weights_at(0.0)
+        assert weights.dense_B is not None
+        self.memory, self.pair, self.allowed = memory, pair, allowed
+        self.rows = [row.numpy() for row in (*pair.stages, pair.weights)]
+        _, n, d = memory.shape
+        self.B = _factor(flow.beta * LOG2_E * weights.dense_B)
+        self.V = _factor(weights.value.T)
+        self.share = (mass / mass.max()).numpy()
+        self.equal = bool((mass == mass[0]).all())
+        self.points, self.queries = np.empty((n, d)), np.empty((n, d))
+        self.weighted = self.points if self.equal else np.empty((n, d))
+        self.longest = np.empty(n)
+        self.block, self.shifted = rows_of_block(n), False
+        self._room = threading.local()
+
+    def __call__(self, points: Float[Tensor, "n d"], slope: Float[Tensor, "n d"], h: float) -> Made:
+        """A step of size h from points whose velocity is the first row of the memory."""
+        last = len(self.rows) - 1
+        for stage in range(1, last):
+            self._move(points, stage, h)
+            self._evaluate(self.memory[stage])
+        self._move(points, last, h)
+        error = self._error(h) / self.allowed
+        after = torch.from_numpy(self.points.copy())
+        return Made(after, None, error if math.isfinite(error) else math.inf, last - 1, self._end)
+
+    def stages(self, points: Tensor, slope: Tensor, h: float) -> None:
+        """They are in the memory."""
+        return None
+
+    def _end(self, out: Tensor) -> Velocity:
+        """The velocity at the end of the step that was made last."""
+        self._evaluate(out)
+        return Velocity(out, None)
+
+    def _move(self, points: Tensor, stage: int, h: float) -> None:
+        """y, the points of a stage, and what attention takes of them."""
+        given: tuple[Any, ...] = (points.numpy(), self.memory.numpy(), h * self.rows[stage], *self.B)
+        made = (self.points, self.weighted, self.queries, self.longest)
+
+        def some(start: int, stop: int) -> None:
+            _moved_rows(product_address(), start, stop, *given, self.share, self.equal, self.block, *made)
+
+        self._over_rows(some)
+        self.shifted = bool(self.longest.max() > (LARGEST_SCORE * LOG2_E) ** 2)
+
+    def _evaluate(self, out: Tensor) -> None:
+        """The velocities at y."""
+        _, n, d = self.memory.shape
+        given: tuple[Any, ...] = (self.points, self.weighted, self.share, self.queries, self.shifted, *self.V)
+        into = out.numpy()
+
+        def some(start: int, stop: int) -> None:
+            room: tuple[Any, ...] | None = getattr(self._room, "arrays", None)
+            if room is None:
+                height = min(self.block, n)
+                room = self._room.arrays = np.empty((height, n)), np.empty((height, d)), np.empty(height)
+            _velocity_rows(product_address(), start, stop, *given, *room, into)
+
+        self._over_rows(some)
+
+    def _error(self, h: float) -> float:
+        """max_i e_i^2 / sqrt(e_i^2 + D f_i^2) of the step to y, as in `rowwise.largest_damped`."""
+        found = np.empty(len(self.points))
+        given = (self.points, self.memory.numpy(), h * self.pair.errors.numpy(), self.pair.damping, found)
+        self._over_rows(lambda start, stop: _error_rows(start, stop, *given))
+        return float(found.max())
+
+    def _over_rows(self, work: Any) -> None:
+        _, n, d = self.memory.shape
+        if blas_can_be_held():
+            over_rows(work, n, cost=NANOSECONDS * n * d * (n + d), quantum=self.block)
+        else:
+            work(0, n)
+
+
+def wide_trial(problem: Problem, points: Tensor, memory: Tensor, pair: Pair) -> WideTrial | None:
+    """The trial of a run of plain self-attention in more than a few dimensions; None where it is anything else."""
+    flow, n = problem.flow, len(points)
+    here = points.is_cpu and points.dtype == torch.float64 and points.shape[1] > MAX_COLUMNS
+    if not here or pair.stable < math.inf or type(flow) is not SelfAttention:
+        return None
+    if flow.kernel != "auto" or not flow.plain:
+        return None
+    weights = flow.weights_at(0.0, points)
+    if weights.dense_B is None or weights.output is not None or isinstance(flow.beta, Tensor):
+        return None
+    operands = Operands.checked_before(points, points, points, problem.mass, flow.beta)
+    if n * n > (PRODUCTS.most_pairs or 0) or not PRODUCTS.fits(operands, None):
+        return None
+    if not bool((problem.mass > 0).all()):
+        return None
+    flow._note(PRODUCTS.name, None)
+    return WideTrial(flow, problem.mass, memory, pair, SHARE * (problem.atol + problem.rtol))
+
+
+def _factor(matrix: Tensor) -> tuple[np.ndarray, bool]:
+    """The matrix, and whether it is diagonal: then its diagonal as one row."""
+    diagonal = torch.diagonal(matrix)
+    if bool((matrix == torch.diag(diagonal)).all()):
+        return np.ascontiguousarray(diagonal.numpy())[None], True
+    return np.ascontiguousarray(matrix.numpy()), False
+
+
+_FLAGS: Any = dict.fromkeys(("contract", "nsz", "reassoc"), True)
+"""In an order that is the same in every process: numba finds on disk what it has compiled by them."""
+_compiled: Any = njit(nogil=True, cache=True, error_model="numpy", fastmath=_FLAGS)
+
+
+@_compiled
+def _moved_rows(
+    address: int, start: int, stop: int, x: Any, stages: Any, weights: Any, B: Any, diagonal: bool, share: Any,
+    equal: bool, block: int, y: Any, weighted: Any, queries: Any, longest: Any,
+) -> None:  # fmt: skip
+    """Rows start to stop of y = (x + sum_j w_j k_j)/|...|, of s y and of q = y B, and |q|^2."""
+    d = x.shape[1]
+    for first in range(start, stop, block):
+        last = min(first + block, stop)
+        for i in range(first, last):
+            row = y[i]
+            for c in range(d):
+                row[c] = x[i, c]
+            for j in range(len(weights)):
+                weight, stage = weights[j], stages[j, i]
+                if weight != 0.0:
+                    for c in range(d):
+                        row[c] += weight * stage[c]
+            square = 0.0
+            for c in range(d):
+                square += row[c] * row[c]
+            inverse = 1.0 / np.sqrt(square)
+            for c in range(d):
+                row[c] *= inverse
+            if not equal:
+                for c in range(d):
+                    weighted[i, c] = share[i] * row[c]
+        some = queries[first:last]
+        if diagonal:
+            for i in range(first, last):
+                for c in range(d):
+                    queries[i, c] = y[i, c] * B[0, c]
+        else:
+            multiply(
+                address, False, last - first, d, d, y[first:last].ctypes.data, B.ctypes.data, some.ctypes.data, d
+            )
+        for i in range(first, last):
+            square = 0.0
+            for c in range(d):
+                square += queries[i, c] * queries[i, c]
+            longest[i] = square
+
+
+@_compiled
+def _velocity_rows(
+    address: int, start: int, stop: int, y: Any, weighted: Any, share: Any, queries: Any, shifted: bool, V: Any,
+    diagonal: bool, scores: Any, means: Any, log_partition: Any, out: Any,
+) -> None:  # fmt: skip
+    """Rows start to stop of P_y V m."""
+    d = y.shape[1]
+    for first in range(start, stop, len(scores)):
+        last = min(first + len(scores), stop)
+        mean = means[: last - first]
+        attended_rows(address, queries[first:last], y, weighted, share, shifted, scores, mean, log_partition)
+        if diagonal:
+            for i in range(first, last):
+                for c in range(d):
+                    out[i, c] = mean[i - first, c] * V[0, c]
+        else:
+            some = out[first:last]
+            multiply(address, False, last - first, d, d, mean.ctypes.data, V.ctypes.data, some.ctypes.data, d)
+        for i in range(first, last):
+            inner = 0.0
+            for c in range(d):
+                inner += y[i, c] * out[i, c]
+            for c in range(d):
+                out[i, c] -= inner * y[i, c]
+
+
+@_compiled
+def _error_rows(start: int, stop: int, y: Any, stages: Any, weights: Any, damping: float, out: Any) -> None:
+    """Rows start to stop of e^2 / sqrt(e^2 + D f^2), the lengths of e = P_y sum_j w_0j k_j and f likewise."""
+    d = y.shape[1]
+    error, squares = np.empty(d), np.empty(2)
+    for i in range(start, stop):
+        for which in range(2):
+            inner, square = 0.0, 0.0
+            for c in range(d):
+                error[c] = 0.0
+            for j in range(weights.shape[1]):
+                weight, stage = weights[which, j], stages[j, i]
+                if weight != 0.0:
+                    for c in range(d):
+                        error[c] += weight * stage[c]
+            for c in range(d):
+                inner += error[c] * y[i, c]
+                square += error[c] * error[c]
+            squares[which] = max(square - inner * inner, 0.0) if np.isfinite(square) else np.inf
+        first, second = squares
+        out[i] = np.inf if not np.isfinite(first + second) else 0.0
+        if 0.0 < first < np.inf and second < np.inf:
+            out[i] = first / np.sqrt(first + damping * second)

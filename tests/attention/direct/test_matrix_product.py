@@ -1,0 +1,40 @@
+"""Products inside compiled code are numpy's, of either library."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numba import njit
+
+from metastable.attention.direct import matrix_product
+from metastable.attention.direct.matrix_product import multiply, product_address
+
+
+@njit
+def product(address, a, b, turned, out):
+    """A B, or A B^T, into the first columns of `out`."""
+    m, k = a.shape
+    n = b.shape[0] if turned else b.shape[1]
+    multiply(address, turned, m, n, k, a.ctypes.data, b.ctypes.data, out.ctypes.data, out.shape[1])
+
+
+@pytest.fixture(params=[True, False], ids=["torch", "SciPy"])
+def address(request, monkeypatch):
+    """Of torch's library where that is MKL, and of SciPy's."""
+    if not request.param:
+        monkeypatch.setattr(matrix_product, "blas_can_be_held", lambda: False)
+    product_address.cache_clear()
+    yield product_address()
+    product_address.cache_clear()
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 1), (7, 5, 3), (70, 33, 129)])
+def test_a_product_and_one_with_a_transpose(address, shape):
+    rng, (m, k, n) = np.random.default_rng(0), shape
+    a, b = rng.standard_normal((m, k)), rng.standard_normal((k, n))
+    out = np.full((m, n + 2), 7.0)
+    product(address, a, b, False, out)
+    np.testing.assert_allclose(out[:, :n], a @ b, rtol=0, atol=1e-13)
+    assert (out[:, n:] == 7.0).all()
+    product(address, a, np.ascontiguousarray(b.T), True, out)
+    np.testing.assert_allclose(out[:, :n], a @ b, rtol=0, atol=1e-13)
