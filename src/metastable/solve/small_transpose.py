@@ -1,4 +1,4 @@
-"""`SmallTranspose`: the transpose of the derivative of a step of one small system, compiled: one call for all stages.
+"""`SmallTranspose`: the transpose of the derivative of a step of one small system, compiled: a call for all stages.
 
 The equations are those of `solve.adjoint`, of attention with constant weights (`Pairwise`) and few tokens, whose
 runs `SmallSystem` makes: beside its steps, stages that are called one by one from Python take all the time.
@@ -46,7 +46,7 @@ class SmallTranspose:
             log_share = np.maximum(np.log2(share), -ABSENT)
         in_exponent = bool((share[share > 0] < LEAST_SHARE).any())
         self.masses = (share, log_share, in_exponent, largest)
-        self.kernel = transpose_kernel(flow.V.shape[1], flow.spherical)
+        self.kernel = transpose_kernel(flow.V.shape[1])
 
     def end(self, points: Float[Tensor, "n d"], h: float) -> Float[Tensor, "n d"]:
         """The tokens after a step."""
@@ -71,7 +71,7 @@ class SmallTranspose:
         flow, (n, d) = self.flow, points.shape
         heads, x, given = len(flow.V), points.contiguous().numpy(), cotangent.contiguous().numpy()
         out = np.empty((n, d)), np.zeros((n, d)), np.zeros((heads, d, d)), np.zeros((heads, d, d)), np.zeros(heads)
-        constants = flow.V, flow.B, flow.beta[:, 0], flow.log_scale[:, 0], flow.normalised
+        constants = flow.V, flow.B, flow.beta[:, 0], flow.log_scale[:, 0], flow.normalised, flow.spherical
         self.kernel(x, h, self.table, *self.masses, *constants, way, given, *out)
         return out
 
@@ -87,18 +87,21 @@ def small_transpose(problem: Problem, points: Float[Tensor, "n d"], table: Runge
 
 
 @cache
-def transpose_kernel(d: int, spherical: bool) -> Callable[..., None]:
-    """The compiled step and its transpose in one dimension; kept on disk."""
+def transpose_kernel(d: int) -> Callable[..., None]:
+    """The compiled step and its transpose in one dimension; kept on disk.
+
+    The compiler knows the dimension where pairs are summed; elsewhere it would only have more to unroll.
+    """
     one_pass, two_passes = row_sums(d, d, False)
     over_pairs = adjoint_kernel(d)
 
     @njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
     def kernel(
         points: Any, h: float, table: Any, share: Any, log_share: Any, in_exponent: bool, largest: float, V: Any,
-        B: Any, beta: Any, log_scale: Any, normalised: Any, way: int, cotangent: Any, end: Any, of_tokens: Any,
-        of_V: Any, of_B: Any, of_beta: Any,
+        B: Any, beta: Any, log_scale: Any, normalised: Any, spherical: bool, way: int, cotangent: Any, end: Any,
+        of_tokens: Any, of_V: Any, of_B: Any, of_beta: Any,
     ) -> None:  # fmt: skip
-        n, count, heads = points.shape[0], table.shape[1], V.shape[0]
+        n, dim, count, heads = points.shape[0], points.shape[1], table.shape[1], V.shape[0]
         x, y, length = np.empty((d, n)), np.empty((count + 1, d, n)), np.ones((count + 1, n))
         drift, k = np.zeros((count, d, n)), np.empty((count, d, n))
         mean, log_z = np.empty((count, heads, d, n)), np.empty((count, heads, n))
@@ -106,11 +109,11 @@ def transpose_kernel(d: int, spherical: bool) -> Callable[..., None]:
         exponent = log_share if in_exponent else np.zeros(n)
         for j in range(n):
             v[d, j] = 1.0 if in_exponent else share[j]
-            for c in range(d):
+            for c in range(dim):
                 x[c, j] = points[j, c]
         for stage in range(count + 1):
             now = y[stage]
-            for c in range(d):
+            for c in range(dim):
                 for j in range(n):
                     now[c, j] = x[c, j]
                 for i in range(min(stage, count)):
@@ -121,13 +124,13 @@ def transpose_kernel(d: int, spherical: bool) -> Callable[..., None]:
             radius = 1.0
             for j in range(n):
                 inner[j] = 0.0
-            for c in range(d):
+            for c in range(dim):
                 for j in range(n):
                     inner[j] += now[c, j] * now[c, j]
             if spherical and stage > 0:
                 for j in range(n):
                     length[stage, j] = math.sqrt(inner[j])
-                for c in range(d):
+                for c in range(dim):
                     for j in range(n):
                         now[c, j] /= length[stage, j]
             if not spherical:
@@ -137,17 +140,17 @@ def transpose_kernel(d: int, spherical: bool) -> Callable[..., None]:
                 radius = math.sqrt(radius)
             if stage == count:
                 break
-            for c in range(d):
+            for c in range(dim):
                 for j in range(n):
                     v[c, j] = v[d, j] * now[c, j]
             for head in range(heads):
                 scale, bound = beta[head] * LOG2_E, 0.0
                 for j in range(n):
                     inner[j] = 0.0
-                for c in range(d):
+                for c in range(dim):
                     for j in range(n):
                         queries[c, j] = 0.0
-                    for a in range(d):
+                    for a in range(dim):
                         weight = scale * B[head, a, c]
                         for j in range(n):
                             queries[c, j] += weight * now[a, j]
@@ -157,50 +160,54 @@ def transpose_kernel(d: int, spherical: bool) -> Callable[..., None]:
                     bound = max(bound, inner[j])
                 bound = math.sqrt(bound) * radius
                 for i in range(n):
-                    for c in range(d):
+                    for c in range(dim):
                         q[c] = queries[c, i]
                     if bound <= BOUND and not in_exponent:
                         found, shift = one_pass(q, bound, now, v, n), bound
                     else:
                         found, shift = two_passes(q, now, v, exponent, n)
                     log_z[stage, head, i] = shift + math.log2(found[d])
-                    for c in range(d):
+                    for c in range(dim):
                         mean[stage, head, c, i] = found[c] / found[d]
                 for i in range(n):
                     inner[i] = 1.0
                 if not normalised[head]:
                     for i in range(n):
                         inner[i] = largest * math.exp(log_z[stage, head, i] / LOG2_E - log_scale[head])
-                for c in range(d):
-                    for a in range(d):
+                for c in range(dim):
+                    for a in range(dim):
                         weight = V[head, c, a]
                         for i in range(n):
                             drift[stage, c, i] += weight * inner[i] * mean[stage, head, a, i]
-            for c in range(d):
+            for c in range(dim):
                 for j in range(n):
                     k[stage, c, j] = drift[stage, c, j]
             if spherical:
                 for j in range(n):
                     inner[j] = 0.0
-                for c in range(d):
+                for c in range(dim):
                     for j in range(n):
                         inner[j] += drift[stage, c, j] * now[c, j]
-                for c in range(d):
+                for c in range(dim):
                     for j in range(n):
                         k[stage, c, j] -= inner[j] * now[c, j]
         for j in range(n):
-            for c in range(d):
+            for c in range(dim):
                 end[j, c] = y[count, c, j]
         if way == FORWARDS:
             return
         total, found_, of_slopes = np.empty((n, d)), np.empty((n, d)), np.zeros((count, n, d))
-        total[:] = cotangent
-        if way == STEP_BACK:
+        step_back = way == STEP_BACK
+        for j in range(n):
+            for c in range(dim):
+                total[j, c] = cotangent[j, c] if step_back else 0.0
+                of_slopes[count - 1, j, c] = cotangent[j, c]
+        if step_back:
             _unnormalised(y[count], length[count], total, spherical)
             for i in range(count):
-                of_slopes[i] = h * table[count, i] * total
-        else:
-            of_slopes[count - 1], total[:] = cotangent, 0.0
+                for j in range(n):
+                    for c in range(dim):
+                        of_slopes[i, j, c] = h * table[count, i] * total[j, c]
         packed, by_key, by_query = np.empty((1, d + 1, n)), np.empty((1, d, n)), np.empty((n, d))
         inward, sharp, shift_, moved = np.empty((n, d)), np.empty((n, d)), np.empty(n), np.empty((n, d))
         for j in range(n):
@@ -209,11 +216,11 @@ def transpose_kernel(d: int, spherical: bool) -> Callable[..., None]:
             now, given = y[stage], of_slopes[stage]
             for j in range(n):
                 along, beside = 0.0, 0.0
-                for c in range(d):
+                for c in range(dim):
                     packed[0, c, j] = now[c, j]
                     along += now[c, j] * drift[stage, c, j]
                     beside += now[c, j] * given[j, c]
-                for c in range(d):
+                for c in range(dim):
                     moved[j, c] = given[j, c] - beside * now[c, j] if spherical else given[j, c]
                     found_[j, c] = -along * given[j, c] - beside * drift[stage, c, j] if spherical else 0.0
             for head in range(heads):
@@ -221,35 +228,41 @@ def transpose_kernel(d: int, spherical: bool) -> Callable[..., None]:
                     factor, s = 1.0, 0.0
                     if not normalised[head]:
                         factor = largest * math.exp(log_z[stage, head, i] / LOG2_E - log_scale[head])
-                    for a in range(d):
+                    for a in range(dim):
                         g, turned = 0.0, 0.0
-                        for c in range(d):
+                        for c in range(dim):
                             g += moved[i, c] * V[head, c, a]
                             turned += now[c, i] * B[head, c, a]
                             of_V[head, c, a] += moved[i, c] * factor * mean[stage, head, a, i]
                         inward[i, a], sharp[i, a] = factor * g, beta[head] * turned
                         s += factor * g * mean[stage, head, a, i]
                     shift_[i] = s if normalised[head] else 0.0
-                by_key[:], by_query[:] = 0.0, 0.0
+                for j in range(n):
+                    for c in range(dim):
+                        by_key[0, c, j], by_query[j, c] = 0.0, 0.0
                 over_pairs(sharp, packed, n, n, log_z[stage, head], inward, shift_, 0, n, by_query, by_key)
                 for i in range(n):
-                    for a in range(d):
+                    for a in range(dim):
                         turned, pulled = 0.0, by_key[0, a, i]
-                        for c in range(d):
+                        for c in range(dim):
                             turned += now[c, i] * B[head, c, a]
                             pulled += beta[head] * B[head, a, c] * by_query[i, c]
                             of_B[head, c, a] += beta[head] * now[c, i] * by_query[i, a]
                         found_[i, a] += pulled
                         of_beta[head] += turned * by_query[i, a]
             _unnormalised(now, length[stage], found_, spherical and stage > 0)
-            total += found_
+            for j in range(n):
+                for c in range(dim):
+                    total[j, c] += found_[j, c]
             for i in range(stage):
                 weight = h * table[stage, i]
                 if weight != 0.0:
                     for j in range(n):
-                        for c in range(d):
+                        for c in range(dim):
                             of_slopes[i, j, c] += weight * found_[j, c]
-        of_tokens[:] = total
+        for j in range(n):
+            for c in range(dim):
+                of_tokens[j, c] = total[j, c]
 
     return kernel
 
