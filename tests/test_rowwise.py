@@ -30,7 +30,9 @@ def test_fused_equals_plain(d, dtype, monkeypatch):
     for function, arguments in (
         (rowwise.apply, (x, matrix)),
         (rowwise.normalize, (stages[0],)),
+        (rowwise.inner, (x, stages[1])),
         (rowwise.project_tangent, (x, stages[1])),
+        (rowwise.project_back, (x, *stages[1:])),
         (rowwise.project_applied, (x, stages[2, :, :2].contiguous(), matrix[:2, :1].expand(2, d).contiguous())),
         (rowwise.project_applied, (x, stages[2], None)),
         (rowwise.combine, (x, stages, weights, True)),

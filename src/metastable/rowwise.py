@@ -59,6 +59,15 @@ def apply(points: Float[Tensor, "n a"], matrix: Float[Tensor, "a b"]) -> Float[T
     return out
 
 
+def inner(a: Float[Tensor, "n d"], b: Float[Tensor, "n d"]) -> Float[Tensor, "n"]:
+    """<a_i, b_i> of every row."""
+    if not fusible(a, b):
+        return (a * b).sum(1)
+    out = torch.empty(len(a), dtype=torch.promote_types(a.dtype, b.dtype))
+    _over(_inner, a, a.numpy(), b.numpy(), out.numpy())
+    return out
+
+
 def normalize(points: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
     """x/|x| of every row."""
     if not (points.ndim == 2 and fusible(points)):
@@ -74,6 +83,22 @@ def project_tangent(points: Float[Tensor, "n d"], vectors: Float[Tensor, "n d"])
         return vectors - (points * vectors).sum(-1, keepdim=True) * points
     out = torch.empty_like(points)
     _over(_project_tangent, points, points.numpy(), vectors.numpy(), out.numpy())
+    return out
+
+
+def project_back(
+    points: Float[Tensor, "n d"],
+    vectors: Float[Tensor, "n d"],
+    cotangents: Float[Tensor, "n d"],
+    found: Float[Tensor, "n d"],
+) -> Float[Tensor, "n d"]:
+    """f - <x, v> w - <x, w> v of every row: what P_x v adds to the cotangents f of x when those of P_x v are w."""
+    if not fusible(points, vectors, cotangents, found):
+        along, beside = inner(points, vectors)[:, None], inner(points, cotangents)[:, None]
+        return found - along * cotangents - beside * vectors
+    out = torch.empty_like(points)
+    arrays = (part.numpy() for part in (points, vectors, cotangents, found, out))
+    _over(_project_back, points, *arrays)
     return out
 
 
@@ -202,6 +227,15 @@ def _apply(start, stop, x, matrix, out):  # type: ignore[no-untyped-def]
 
 
 @_fused
+def _inner(start, stop, a, b, out):  # type: ignore[no-untyped-def]
+    for i in range(start, stop):
+        total = a[i, 0] * b[i, 0]
+        for c in range(1, a.shape[1]):
+            total += a[i, c] * b[i, c]
+        out[i] = total
+
+
+@_fused
 def _normalize(start, stop, x, out):  # type: ignore[no-untyped-def]
     for i in range(start, stop):
         square = x[i, 0] * x[i, 0]
@@ -220,6 +254,17 @@ def _project_tangent(start, stop, x, v, out):  # type: ignore[no-untyped-def]
             inner += x[i, a] * v[i, a]
         for a in range(x.shape[1]):
             out[i, a] = v[i, a] - inner * x[i, a]
+
+
+@_fused
+def _project_back(start, stop, x, v, w, found, out):  # type: ignore[no-untyped-def]
+    for i in range(start, stop):
+        along, beside = x[i, 0] * v[i, 0], x[i, 0] * w[i, 0]
+        for a in range(1, x.shape[1]):
+            along += x[i, a] * v[i, a]
+            beside += x[i, a] * w[i, a]
+        for a in range(x.shape[1]):
+            out[i, a] = found[i, a] - along * w[i, a] - beside * v[i, a]
 
 
 @_fused

@@ -13,6 +13,7 @@ from metastable.errors import InvalidInput, MetastableError, SolveError
 from metastable.solve import Gradient, gradient
 from metastable.solve.methods import METHODS
 from metastable.solve.runge_kutta import runge_kutta
+from metastable.solve.small_system import MOST_TOKENS
 
 
 def weights(d, seed=0):
@@ -228,6 +229,37 @@ def test_with_a_longest_step_the_run_is_that_of_solve_digit_by_digit(n, d, beta,
     how = {"method": method, "rtol": rtol, "max_step": 9.0}
     path, found = ms.solve(flow, points, 2.0, **how), gradient(flow, points, 2.0, lambda x: x.sum(), **how)
     assert bool((found.end.points == path.end.points).all()) and found.value == float(path.end.points.sum())
+
+
+def test_on_the_circle_it_is_that_of_all_pairs_to_the_tolerance_of_the_run():
+    n, (V, B) = MOST_TOKENS + 88, weights(2, seed=5)
+    w = ms.AttentionWeights(V=V, B=B)
+    x, mass, c = ms.sphere.uniform(n, 2, seed=4), masses(n), linear(n, 2)
+    given = {"rtol": 1e-7, "atol": 1e-7, "max_step": 0.1}
+    found, expected = (
+        gradient(ms.MultiHead(heads), ms.Measure(x, mass), 0.2, c, **given)
+        for k in ("auto", "fused")
+        for heads in [[ms.SelfAttention(w, 6.0, kernel=k), ms.UnnormalizedAttention(w, 1.0, kernel=k)]]
+    )
+    assert found.steps == expected.steps
+    for part in ("V", "B", "beta", "points"):
+        exact = getattr(expected, part)
+        assert float((getattr(found, part) - exact).abs().max()) < 1e-8 * float(exact.abs().max())
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("d", [2, 3, 12])
+def test_on_a_gpu_it_is_that_of_the_cpu(d):
+    V, B = weights(d, seed=7)
+    w, x, c = ms.AttentionWeights(V=V, B=B), ms.sphere.uniform(400, d, seed=4), normal(400, d, seed=11)
+    flow = ms.MultiHead([ms.SelfAttention(w, 3.0), ms.UnnormalizedAttention(w, 1.0)])
+    given = {"rtol": 1e-9, "atol": 1e-9, "max_step": 0.05}
+    expected = gradient(flow, x, 0.3, lambda y: (c.to(y) * y).sum(), **given)
+    found = gradient(flow, x.cuda(), 0.3, lambda y: (c.to(y) * y).sum(), **given)
+    assert found.points.is_cuda and found.steps == expected.steps
+    for part in ("V", "B", "beta", "points"):
+        exact = torch.as_tensor(getattr(expected, part))
+        assert float((getattr(found, part).cpu() - exact).abs().max()) < 1e-7 * float(exact.abs().max())
 
 
 def test_many_steps_are_made_again_from_few_states():

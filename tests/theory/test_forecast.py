@@ -35,6 +35,20 @@ def test_dictionary_and_table():
     assert internal.times[-1] == 1.0 and bool((internal.values >= internal.zero).all())
 
 
+def test_what_samples_add_is_in_the_dictionary_and_the_table():
+    w = ms.AttentionWeights(V=np.diag([2.0, 1.0]), B=I2)
+    f = forecast(w, 16.0, ms.sphere.uniform(128, 2, seed=0))
+    told, found = f.to_dict()["finite_context"], f.finite_context()
+    assert told["n"] == 128 and told["t"] == f.phases.crossing and told["in_range"] == found.in_range
+    assert told["rms"] ** 2 == pytest.approx(told["width"] + told["sampling"] + told["context"])
+    value, meaning = {name: row for name, *row in f.table()}["rms W2 of samples"]
+    assert float(value) == pytest.approx(found.rms, rel=1e-3) and "128 iid tokens" in meaning
+    alone = forecast(w, 500.0, ms.sphere.uniform(12, 2, seed=0))
+    assert "not claimed" in {name: row for name, *row in alone.table()}["rms W2 of samples"][1]
+    turn = forecast(ms.AttentionWeights(V=[[1.0, -1.0], [1.0, 1.0]], B=I2), 50.0, ms.sphere.equispaced(100))
+    assert turn.to_dict()["finite_context"] is None and len(turn.table()) < len(f.table())
+
+
 def test_refusals():
     x = ms.sphere.equispaced(10)
     with pytest.raises(InvalidInput, match="beta must be > 0"):

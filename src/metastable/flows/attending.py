@@ -33,6 +33,9 @@ LARGEST = 0.01
 """Largest tolerance that a run hands on, however coarse it is: beyond, kernels gain nothing."""
 
 
+BY_SERIES = ("auto", "circle")
+"""Kernels whose attention may be differentiated by series; those over all pairs keep all digits."""
+
 ROUNDING = 1.0
 """Part of a run's tolerance that the bound of float32 arithmetic may reach on a GPU. The bound is the worst case,
 in which all roundings of a sum go one way; tests/flows/test_attending.py measures what is left of it in a run."""
@@ -136,7 +139,8 @@ class AttendingFlow(WeightedFlow):
             queries = queries if field is None else queries + field
             attended = self._attend(queries, points, points, mass, 1.0)
         order = self._order(mass)
-        return OverPairs(points, weights, self.beta, field, attended, order, log_scale)
+        rtol = self.rtol if self.spherical and self.kernel in BY_SERIES else None
+        return OverPairs(points, weights, self.beta, field, attended, order, log_scale, rtol)
 
     def _attend_many(
         self,

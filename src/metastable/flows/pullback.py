@@ -10,10 +10,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.attention.direct import attention_adjoint
+from metastable.attention.adjoint import attention_adjoint
 from metastable.attention.kernel import Attended
 from metastable.errors import InvalidInput, MetastableError
 from metastable.flows.drift import Drift
+from metastable.rowwise import apply, inner
 from metastable.weights import AttentionWeights
 
 
@@ -67,22 +68,26 @@ class OverPairs:
     order: Order
     log_scale: float | None
     """s of unnormalised attention, None for softmax attention."""
+    rtol: float | None = None
+    """What the transpose may err by, of tokens on the sphere (see `attention_adjoint`); None: all digits."""
 
     def back(self, cotangent: Float[Tensor, "n d"]) -> tuple[Tensor, HeadCotangent]:
         """The cotangents of the tokens and of the weights from those of F = V attended."""
         x, w, mean, share = self.points, self.weights, self.attended.mean, self.attended.log_partition
-        inward, turned = cotangent @ w.V, x @ w.B
+        inward, turned = apply(cotangent, w.V), apply(x, w.B)
         queries = self.beta * turned if self.field is None else self.beta * turned + self.field
         if self.log_scale is None:
-            shift = (inward * mean).sum(1)
+            shift = inner(inward, mean)
         else:
             factor = torch.exp(share - self.log_scale)[:, None]
             inward, mean, shift = factor * inward, factor * mean, torch.zeros_like(share)
         seen, order = self.order.log_seen, self.order
         log_z = share if seen is None else torch.where(seen > -torch.inf, share + seen, share)
-        by_query, by_key = attention_adjoint(queries, x, order.log_mass, log_z, inward, shift, order.ahead)
-        tokens = by_key + self.beta * (by_query @ w.B.T)
-        beta = float((turned * by_query).sum())
+        by_query, by_key = attention_adjoint(
+            queries, x, order.log_mass, log_z, inward, shift, order.ahead, rtol=self.rtol
+        )
+        tokens = by_key + self.beta * apply(by_query, w.B.T)
+        beta = float(torch.dot(turned.reshape(-1), by_query.reshape(-1)))
         return tokens, HeadCotangent(cotangent.T @ mean, self.beta * (x.T @ by_query), beta)
 
 

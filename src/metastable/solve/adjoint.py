@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable.flows.pullback import HeadCotangent, Pullback
-from metastable.rowwise import combine, project_tangent
+from metastable.rowwise import combine, inner, project_back, project_tangent
 from metastable.solve.problem import Problem
 from metastable.solve.runge_kutta import RungeKutta
 from metastable.solve.trace import Interval
@@ -86,8 +86,7 @@ def velocity_back(
     """The transpose of the derivative of P_x F(x) = F - <x, F> x at tokens with |x| = 1."""
     x, drift = stage.points, stage.pullback.drift.vector
     found, heads = stage.pullback.back(project_tangent(x, cotangent))
-    inner = ((x * drift).sum(1, keepdim=True), (x * cotangent).sum(1, keepdim=True))
-    return found - inner[0] * cotangent - inner[1] * drift, heads
+    return project_back(x, drift, cotangent, found), heads
 
 
 def drift_back(
@@ -109,7 +108,7 @@ def _moved(
     if not problem.flow.spherical:
         return moved, None
     before = combine(points, slopes, weights, unit=False)
-    return moved, torch.linalg.vector_norm(before, dim=1, keepdim=True)
+    return moved, inner(before, before).sqrt()[:, None]
 
 
 def _unnormalised(points: Tensor, length: Tensor | None, cotangent: Tensor) -> Tensor:

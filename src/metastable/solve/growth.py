@@ -8,13 +8,16 @@ nearly all.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from metastable.rowwise import project_tangent
 from metastable.solve.adjoint import Stage, drift_back, velocity_back
 from metastable.solve.controller import SHARE
 from metastable.solve.problem import Problem, State
-from metastable.solve.runge_kutta import RungeKutta
+from metastable.solve.runge_kutta import EULER, RungeKutta
+from metastable.solve.small_transpose import SmallTranspose, small_transpose
 
 SAFETY = 2.0
 """Growth counts for this times what is found: power iteration comes from below. With it the closed form of tokens
@@ -30,6 +33,7 @@ class Growth:
         self.problem, self.longest = problem, problem.max_step
         self.reach = table.resolved(SHARE * (problem.rtol + problem.atol)) / SAFETY
         self._cotangent: torch.Tensor | None = None
+        self._compiled: tuple[SmallTranspose | None] | None = None
 
     def bound_step(self, state: State) -> None:
         """Let the next step, from this state, be no longer than resolves the growth."""
@@ -42,7 +46,7 @@ class Growth:
         iterations = FIRST if w is None else 1
         if w is None:
             w = torch.randn(x.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(x)
-        stage = Stage(x, None, self.problem.pullback(state.t, x))
+        back = self._velocity_back(state)
         found = 0.0
         for _ in range(iterations):
             w = project_tangent(x, w) if spherical else w
@@ -50,8 +54,21 @@ class Growth:
             if not size > 0:
                 self._cotangent = None
                 return 0.0
-            w, _ = (velocity_back if spherical else drift_back)(stage, w / size)
+            w = back(w / size)
             w = project_tangent(x, w) if spherical else w
             found = float(torch.linalg.vector_norm(w))
         self._cotangent = w
         return found
+
+    def _velocity_back(self, state: State) -> Callable[[torch.Tensor], torch.Tensor]:
+        """w -> J^T w at this state."""
+        x, problem = state.points, self.problem
+        if self._compiled is None:
+            self._compiled = (small_transpose(problem, x, EULER),)
+        (compiled,) = self._compiled
+        if compiled is not None:
+            problem.evaluations += 1
+            return lambda w: compiled.velocity_back(x, w)
+        stage = Stage(x, None, problem.pullback(state.t, x))
+        back = velocity_back if problem.flow.spherical else drift_back
+        return lambda w: back(stage, w)[0]

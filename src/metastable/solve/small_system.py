@@ -55,14 +55,17 @@ class SmallSystem:
 
 def small_system(problem: Problem, points: Float[Tensor, "n d"], pair: Pair) -> SmallSystem | None:
     """The compiled steps of few tokens in few dimensions under attention with constant weights; else None."""
-    few = points.is_cpu and points.dtype == torch.float64 and len(points) <= MOST_TOKENS
-    if not few or points.shape[1] > MAX_COLUMNS or not _free(problem.flow):
-        return None
-    flow = pairwise(problem.flow, 1)
+    flow = pairwise(problem.flow, 1) if suits(problem, points) else None
     if flow is None:
         return None
     compiled = CompiledTrial(flow, problem.mass.numpy()[None], points.shape[1], Tableau.of(pair))
     return SmallSystem(compiled, (SHARE * problem.rtol, SHARE * problem.atol))
+
+
+def suits(problem: Problem, points: Float[Tensor, "n d"]) -> bool:
+    """Whether a call for a whole step pays: few tokens in few dimensions, and no kernel that was asked for."""
+    few = points.is_cpu and points.dtype == torch.float64 and len(points) <= MOST_TOKENS
+    return few and points.shape[1] <= MAX_COLUMNS and _free(problem.flow)
 
 
 def _free(flow: Flow) -> bool:

@@ -11,7 +11,8 @@ dim E = 2. W2^2 of n iid points on the circle is pi^2/(3n), and grows with the m
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -81,6 +82,10 @@ class FiniteContext:
     def rms(self) -> float:
         """The root of it."""
         return math.sqrt(self.squared)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain numbers and strings for JSON."""
+        return asdict(self) | {"squared": self.squared, "rms": self.rms, "in_range": self.in_range}
 
     @property
     def in_range(self) -> bool:

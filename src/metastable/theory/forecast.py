@@ -245,6 +245,14 @@ class Forecast:
             return replace(found, why=f"the concentrated phase ends at {self.phases.exit:.3g}")
         return found
 
+    @cached_property
+    def _sample(self) -> FiniteContext | None:
+        """`finite_context` of as many iid tokens as rho_0 has; None where it is not known."""
+        try:
+            return self.finite_context() if self.rho0.n > 1 else None
+        except NotDefined:
+            return None
+
     def to_dict(self, t: Any = None) -> dict[str, Any]:
         """Plain numbers and strings for JSON (None for infinite or undefined); with times t also the curves."""
         record: dict[str, Any] = {
@@ -265,6 +273,7 @@ class Forecast:
             "kappa": self.kappa,
             "n_eff": self.n_eff,
             "defect": self.defect,
+            "finite_context": None if self._sample is None else self._sample.to_dict(),
             "warnings": list(self.warnings),
         }
         if self.spectrum.kind not in ("rotation", "jordan"):
@@ -288,7 +297,7 @@ class Forecast:
         start = (self.defect, self.kappa, self.n_eff)
         limited = self.spectrum.kind not in ("rotation", "jordan")
         claimed = (self.valid_until, self.range_ends) if limited else None
-        return rows(self.spectrum, self.rates, self.C, start, self.times, claimed, self.terminal)
+        return rows(self.spectrum, self.rates, self.C, start, self.times, claimed, self._sample, self.terminal)
 
 
 def forecast(

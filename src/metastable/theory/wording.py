@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from metastable.theory.finite_context import FiniteContext
 from metastable.theory.phases import Terminal, Times
 from metastable.theory.rates import Rates
 from metastable.theory.spectrum import Spectrum
@@ -19,9 +20,12 @@ def rows(
     start: tuple[float, float, float],
     times: Times,
     claimed: tuple[float, str] | None,
+    sample: FiniteContext | None,
     terminal: Terminal,
 ) -> list[Row]:
-    """(quantity, value, meaning) of a forecast; start: (defect, kappa, n_eff); claimed: the range and its end."""
+    """(quantity, value, meaning) of a forecast; start: (defect, kappa, n_eff); claimed: the range and its end;
+    sample: how far iid tokens are from the limit of their law, where that is known.
+    """
     defect, kappa, n_eff = start
     whole, limited = s.kind == "identity", s.kind not in ("rotation", "jordan")
     nothing = "nothing decays: every token is its own limit"
@@ -43,6 +47,10 @@ def rows(
     if claimed is not None:
         until, why = claimed
         found.append(("valid until", number(until), f"the curve claims 15% up to here: {why}"))
+    if sample is not None:
+        known = "claimed to a tenth of W2^2" if sample.in_range else f"not claimed: {sample.why}"
+        meaning = f"of {sample.n} iid tokens to the limit of their law at t = {sample.t:.3g}; {known}"
+        found.append(("rms W2 of samples", number(sample.rms), meaning))
     return [*found, ("terminal", terminal.kind, terminal.sentence)]
 
 

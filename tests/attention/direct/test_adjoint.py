@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from metastable.attention.direct.adjoint import PIECES, _blocks, _fused, attention_adjoint
+from metastable.attention.direct.adjoint import PIECES, _blocks, _fused, adjoint_over_pairs
 from metastable.threads import over_rows
 
 
@@ -54,7 +54,7 @@ def test_both_paths_are_torch_s_transpose(n, d, ahead):
     queries, keys, log_mass, g = problem(n, d, seed=n + d)
     shift = torch.randn(n, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     (expected_q, expected_k), log_z = by_torch(queries, keys, log_mass, g, shift, ahead)
-    paths = [attention_adjoint, lambda *a: _blocks(*a[:-1], n if ahead is None else ahead)]
+    paths = [adjoint_over_pairs, lambda *a: _blocks(*a[:-1], n if ahead is None else ahead)]
     for path in paths:
         by_query, by_key = path(queries, keys, log_mass, log_z, g, shift, ahead)
         scale = float(g.abs().max()) * (1 + float(queries.abs().max()))

@@ -2,7 +2,7 @@
 
 import torch
 
-from metastable.attention.direct.adjoint import attention_adjoint
+from metastable.attention.direct.adjoint import ABSENT, adjoint_cost, adjoint_kernel, adjoint_over_pairs
 from metastable.attention.direct.batch import attend_systems, row_sums, written_out
 from metastable.attention.direct.blocks import attend_blocks, blocks_additions
 from metastable.attention.direct.causal import attend_causal
@@ -21,6 +21,7 @@ from metastable.attention.direct.sdpa import attend_sdpa
 from metastable.attention.kernel import CPU, Kernel
 
 __all__ = [
+    "ABSENT",
     "BLOCKS",
     "DENSE",
     "DOUBLE",
@@ -29,10 +30,12 @@ __all__ = [
     "MAX_COLUMNS",
     "PRODUCTS",
     "SDPA",
+    "adjoint_cost",
+    "adjoint_kernel",
+    "adjoint_over_pairs",
     "attend_causal",
     "attend_systems",
     "attended_rows",
-    "attention_adjoint",
     "multiply",
     "product_address",
     "row_sums",

@@ -25,6 +25,7 @@ from torch import Tensor
 from metastable.attention.direct.exponents import DOUBLE
 from metastable.attention.direct.fused import MAX_COLUMNS, aligned_zeros, with_item
 from metastable.attention.exp2 import LOG2_E, REDUCTION, exp2
+from metastable.attention.lasting import lasting
 from metastable.threads import over_rows
 
 PIECES = 8
@@ -42,7 +43,7 @@ _LEAST_ROWS = 32
 """Rows of a block at least, so that a product of many keys is one of matrices."""
 
 
-def attention_adjoint(
+def adjoint_over_pairs(
     queries: Float[Tensor, "n d"],
     keys: Float[Tensor, "n d"],
     log_mass: Float[Tensor, "n"],
@@ -150,7 +151,7 @@ def adjoint_kernel(d: int) -> Callable[..., None]:
                         for j in range(length):
                             sums[c, j] += weight[0, j] * of_cotangent + weight[1, j] * of_query
 
-    return kernel
+    return lasting(kernel, f"adjoint {d}")
 
 
 def _blocks(

@@ -59,8 +59,9 @@ CASES = {
     Case(4, 2.0, 1.0, 16.0): ((128,), (128, 192, 256, 512)),
 }
 """Numbers of tokens in a quick run and in a full one, from four tokens per attention window on."""
-DRAWS = 280, 3000, 240
-"""Samples of each."""
+DRAWS, TOKENS = (280, 240), 120_000
+"""Samples of each in a quick and a small run, and tokens in all samples of one number in a full one: few samples of
+many tokens, whose runs cost n each, so that the largest n takes as long as all others together."""
 NODES = 1000
 """Heights on either side that stand for the law."""
 TIME = 5.0
@@ -129,9 +130,10 @@ def samples(setting: Setting) -> tuple[Sample, ...]:
 
 
 def _samples(setting: Setting) -> Iterator[Sample]:
-    draws = setting.choose(*DRAWS)
     for case, n in cases(setting):
-        tokens = Ensemble(uniform_contexts(draws, n, case.d, setting.seeds(1, 90, list(CASES).index(case), n)[0]))
+        tokens = Ensemble(
+            uniform_contexts(draws(setting, n), n, case.d, setting.seeds(1, 90, list(CASES).index(case), n)[0])
+        )
         path = solve(SelfAttention(case.weights, case.beta), tokens, t=case.time, rtol=1e-3, atol=1e-3)
         measured = Mean.of(squared_distance(path.points[-1][..., 0].numpy()))
         yield Sample(case, n, measured, formula(case, n))
@@ -139,7 +141,14 @@ def _samples(setting: Setting) -> Iterator[Sample]:
 
 def mean_error(setting: Setting) -> float:
     """Standard error of the mean ratio over cases and numbers that the samples give."""
-    return SPREAD / math.sqrt(setting.choose(*DRAWS) * len(cases(setting)))
+    numbers = [n for _, n in cases(setting)]
+    return SPREAD * math.sqrt(sum(1 / draws(setting, n) for n in numbers)) / len(numbers)
+
+
+def draws(setting: Setting, n: int) -> int:
+    """Samples of n tokens."""
+    quick, small = DRAWS
+    return setting.choose(quick, TOKENS // n, small)
 
 
 def cases(setting: Setting) -> list[tuple[Case, int]]:
@@ -217,8 +226,7 @@ def share(setting: Setting, added: Callable[[Case, int], float]) -> Mean:
 def share_error(setting: Setting) -> float:
     """Standard error of that share which the number of samples gives, from the formulas alone."""
     terms = [formula(case, n) for case, n in cases(setting)]
-    precision = sum((one.context / (SPREAD * one.squared)) ** 2 for one in terms)
-    return 1 / math.sqrt(setting.choose(*DRAWS) * precision)
+    return 1 / math.sqrt(sum(draws(setting, one.n) * (one.context / (SPREAD * one.squared)) ** 2 for one in terms))
 
 
 def attention_experiment(setting: Setting) -> Outcome:
