@@ -77,6 +77,8 @@ class TextLayer:
     sink: float
     directions: float
     """In how many directions the layer's updates of all tokens of all texts differ (participation ratio)."""
+    directions_error: float
+    """Its standard error over groups of texts."""
 
 
 @dataclass(frozen=True)
@@ -243,6 +245,7 @@ class _LayerSums:
             entropy=float(torch.stack(self.entropy).mean()),
             sink=float(torch.stack(self.sink).mean()),
             directions=self.updates.directions,
+            directions_error=self.updates.error,
         )
 
     def head_audits(self) -> list[TextHead]:
