@@ -138,7 +138,24 @@ def kappa_and_dimension(block: Block, points: Sequence[Array]) -> tuple[float, f
 
 def sinks(attention: Sequence[Sequence[Array]], l: int) -> Array:
     """Of every head the largest share of one token, mean over texts."""
-    return np.mean([p[l].mean(axis=1).max(axis=1) for p in attention], axis=0)
+    return np.mean(shares(attention, l), axis=0)
+
+
+def shares(attention: Sequence[Sequence[Array]], l: int) -> Array:
+    """The same of every text."""
+    return np.array([p[l].mean(axis=1).max(axis=1) for p in attention])
+
+
+def error(values: Array) -> Array:
+    """Standard error of a mean over the first axis."""
+    return np.std(values, axis=0, ddof=1) / math.sqrt(len(values))
+
+
+def without_groups(texts: Sequence[Array]) -> float:
+    """Standard error of the participation ratio: four groups of texts are left out in turn."""
+    groups = min(4, len(texts))
+    found = [participation(np.concatenate([x for i, x in enumerate(texts) if i % 4 != g])) for g in range(groups)]
+    return math.sqrt((groups - 1) / groups * sum((f - np.mean(found)) ** 2 for f in found))
 
 
 def weights_of_places(bias: Array | None, h: int, n: int) -> Array:
@@ -391,22 +408,32 @@ def recompute(
         "of": L * H,
         "lengths": reached,
         "over_length": curve_sinks,
+        "on_others": [
+            sum(int((x.mean(0) + way * error(x) >= 0.25).sum()) for x in (shares(attention, l) for l in range(L)))
+            for way in (-math.sqrt(8), math.sqrt(8))
+        ],
     }
 
     copies = suppresses = agree = 0
-    directions = []
+    directions, errors = [], []
+    copies_on_others, suppresses_on_others = [0, 0], [0, 0]
     for l, block in enumerate(layers):
         updates = []
         for text, own in zip(points, attention, strict=True):
             updates.append(sum(own[l][h] @ text[l] @ head.A.T for h, head in enumerate(block.heads)))
         directions.append(participation(np.concatenate(updates)))
+        errors.append(without_groups(updates))
         for h, head in enumerate(block.heads):
             per_text = [
                 float(cosine(own[l][h] @ text[l], own[l][h] @ text[l] @ head.A.T).mean())
                 for text, own in zip(points, attention, strict=True)
             ]
-            middle, error = np.mean(per_text), np.std(per_text, ddof=1) / math.sqrt(len(per_text))
-            if abs(middle) > max(2 / math.sqrt(d - 1), 2 * error):
+            middle, spread = np.mean(per_text), float(error(np.array(per_text)))
+            least = max(2 / math.sqrt(d - 1), 2 * spread)
+            for i, way in enumerate((-math.sqrt(8), math.sqrt(8))):
+                copies_on_others[i] += int(middle + way * spread > least)
+                suppresses_on_others[i] += int(-middle + way * spread > least)
+            if abs(middle) > least:
                 copies, suppresses = copies + (middle > 0), suppresses + (middle < 0)
                 agree += (np.trace(head.A @ head.B.T) > 0) == (middle > 0)
     found["copying"] = {
@@ -414,8 +441,10 @@ def recompute(
         "suppresses": int(suppresses),
         "of": L * H,
         "trace_agrees": int(agree),
+        "copies_on_others": copies_on_others,
+        "suppresses_on_others": suppresses_on_others,
     }
-    found["directions"] = {"directions": directions, "tokens": sum(map(len, texts))}
+    found["directions"] = {"directions": directions, "error": errors, "tokens": sum(map(len, texts))}
 
     alike = np.array([[pairs(x) for x in text] for text in states])
     growth = alike - alike[:, :1]
@@ -424,9 +453,9 @@ def recompute(
         "growth": growth.mean(0).tolist(),
         "error": (growth.std(0, ddof=1) / math.sqrt(len(texts))).tolist(),
     }
-    last, error = found["depth"]["growth"][-1], found["depth"]["error"][-1]
-    word = "same" if abs(last) + 2 * error <= 0.05 else "open"
-    if abs(last) - 2 * error > 0.05:
+    last, spread = found["depth"]["growth"][-1], found["depth"]["error"][-1]
+    word = "same" if abs(last) + 2 * spread <= 0.05 else "open"
+    if abs(last) - 2 * spread > 0.05:
         word = "rise" if last > 0 else "fall"
     found["depth"]["course"] = word
 
@@ -471,10 +500,13 @@ def words(found: dict[str, Any]) -> dict[str, list[str]]:
         ],
         "closures": lambda n: [n["best"][0].replace("_", " ")],
         "sinks": lambda n: [
-            f"{n['heads'] or 'none'} of {n['of']} heads",
+            f"{n['heads'] or 'none'} of {n['of']} heads ({between(n['on_others'])} on other such texts)",
             f"{n['over_length'][0]} at {n['lengths'][0]} tokens and {n['over_length'][-1]} at {n['lengths'][-1]}",
         ],
-        "copying": lambda n: [f"{n['copies']} of {n['of']} heads copy", f"{n['suppresses']} suppress"],
+        "copying": lambda n: [
+            f"{n['copies']} of {n['of']} heads ({between(n['copies_on_others'])} on other such texts) copy",
+            f", {n['suppresses']} ({between(n['suppresses_on_others'])}) suppress",
+        ],
         "directions": lambda n: [f"{min(n['directions']):.0f}", f"{max(n['directions']):.0f}"],
         "depth": lambda n: [
             {
@@ -490,3 +522,65 @@ def words(found: dict[str, Any]) -> dict[str, list[str]]:
         "stable_rank": lambda n: [f"{min(n['stable_rank']):.0f}", f"{max(n['stable_rank']):.0f} out of {n['d']}"],
     }
     return {name: rule[name](numbers) for name, numbers in found.items()}
+
+
+def between(ends: Sequence[int]) -> str:
+    return f"{ends[0]} to {ends[1]}" if ends[0] != ends[1] else str(ends[0])
+
+
+def denied(told: dict[str, Any], other: dict[str, Any]) -> dict[str, str]:
+    """Of the findings of one audit those that an audit on other texts of the same kind denies, and why.
+
+    told, other: the numbers of findings by name. A sentence that names a word (cold, gaussian, rise, ...) is denied
+    by another word; one that counts heads says the range for other texts; directions have errors; a verdict on a
+    layer is denied by the contrary one and not by "cannot be told"; what weights alone decide must be the same.
+    """
+
+    def outside(name: str, key: str, ends: str) -> str:
+        low, high = told[name][ends]
+        return "" if low <= other[name][key] <= high else f"{other[name][key]} {key}, not {low} to {high}"
+
+    def contrary(name: str) -> str:
+        if name == "terminal":
+            one, two = told[name]["layers"], other[name]["layers"]
+            against = set(one["yes"]) & set(two["no"]) | set(one["no"]) & set(two["yes"])
+        else:
+            pairs = enumerate(zip(told[name]["early"], other[name]["early"], strict=True))
+            against = {l for l, (a, b) in pairs if None not in (a, b) and a != b}
+        return f"layers {sorted(against)}" if against else ""
+
+    def elsewhere(name: str) -> str:
+        """Three degrees of freedom on either side: Student's 95% for six is 2.45 errors of the difference."""
+        rows = zip(*(x[name][key] for x in (told, other) for key in ("directions", "error")), strict=True)
+        far = [l for l, (a, e, b, f) in enumerate(rows) if abs(a - b) > max(2.45 * math.hypot(e, f), 0.1 * a)]
+        return f"layers {far}" if far else ""
+
+    def word(name: str, *keys: str) -> str:
+        return "".join(f"{key} {other[name][key]}" for key in keys if told[name][key] != other[name][key])
+
+    def not_among(name: str) -> str:
+        return "" if set(told[name]["best"]) & set(other[name]["best"]) else f"best {other[name]['best']}"
+
+    rule: dict[str, Callable[[], str]] = {
+        "rebuilt": lambda: "" if other["rebuilt"]["attention_error"] <= 1e-5 else "not rebuilt",
+        "temperature": lambda: word("temperature", "verdict", "reached"),
+        "forecast": lambda: "" if told["forecast"]["best"] in best_of(other["forecast"]) else "another is best",
+        "closures": lambda: not_among("closures"),
+        "sinks": lambda: outside("sinks", "heads", "on_others"),
+        "copying": lambda: (
+            outside("copying", "copies", "copies_on_others")
+            + outside("copying", "suppresses", "suppresses_on_others")
+        ),
+        "directions": lambda: elsewhere("directions"),
+        "depth": lambda: "" if "open" in (x["depth"]["course"] for x in (told, other)) else word("depth", "course"),
+        "terminal": lambda: contrary("terminal"),
+        "early": lambda: contrary("early") or word("early", "forecast"),
+        "matching": lambda: word("matching", "heads"),
+        "stable_rank": lambda: word("stable_rank", "stable_rank"),
+    }
+    return {name: why for name in told if (why := rule[name]())}
+
+
+def best_of(forecast: dict[str, Any]) -> list[str]:
+    """The forecast that is best, and those that tie with it."""
+    return [forecast["best"], *forecast["alike"]]

@@ -33,6 +33,18 @@ def test_heads_that_do_nothing_are_found(model):
     assert found.control < found.kept and "0.2, 1.0, 1.1, 2.1" in found.evidence
 
 
+def test_of_many_heads_some_are_tried_and_that_is_told(model, monkeypatch):
+    """What advice costs is bounded: so many heads are drawn, and what was found says of how many."""
+    monkeypatch.setattr("metastable.audit.advice.MOST_HEADS", 8)
+    with torch.no_grad():  # five heads that do nothing, of which any eight hold at least four
+        for block, width in zip(model.encoder.layer, (16, 16, 8), strict=True):
+            block.attention.output.dense.weight[:, :width] = 0
+    said: list[str] = []
+    (found,) = [a for a in advise(load(model), IDS, said.append) if a.topic == "heads"]
+    assert found.sentence.startswith("4 of 9 heads") and "(8 of 9 heads, drawn at random)" in found.evidence
+    assert sum(line.startswith("advice: head ") for line in said) == 8 and "advice: head 8 of 8" in said
+
+
 def test_a_block_that_does_nothing_is_found(model):
     """Post-norm blocks renormalise what they are given: with no update and a norm of one the input goes through."""
     block = model.encoder.layer[1]

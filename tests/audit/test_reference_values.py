@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from metastable.audit import audit, read_corpus, reference_encoders
+from metastable.audit import Advice, audit, read_corpus, reference_encoders
 from metastable.audit.numbers import OF_TEXT, OF_WEIGHTS
 from metastable.audit.reference_values import ReferenceEncoder, beside
 from tiny_encoders import REAL_WEIGHTS
@@ -26,6 +27,8 @@ def test_a_report_stands_beside_them(tiny):
     report = audit(tiny("bert"), [list(range(5, 25)), list(range(30, 50))], loop_steps=2)
     rows = beside(report)
     assert [name for name, _, _ in rows] == list(report.numbers())
+    tried = replace(report, advice=[Advice("length", "Cut.", "", 0.99, 0.5)])
+    assert "advice_length" in tried.numbers() and beside(tried) == rows  # no other encoder was asked for it
     assert all(len(others) == len(reference_encoders()) for _, _, others in rows)
     assert "Beside known encoders" in report.to_html()
     record = ReferenceEncoder.of("tiny", "numbers", report)

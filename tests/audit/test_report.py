@@ -13,14 +13,14 @@ import torch
 from metastable.audit import audit
 from metastable.encoders import load
 from metastable.errors import InvalidInput, MetastableError, StorageError
-from tiny_encoders import configs, random_model
+from tiny_encoders import WORDS, configs, random_model
 
 IDS = [list(range(5, 30)), list(range(40, 20, -1))]
 
 
 @pytest.fixture(scope="module")
 def report(tiny):
-    return audit(tiny("bert"), IDS, loop_steps=25)
+    return audit(tiny("bert"), IDS, loop_steps=25, device="cpu")
 
 
 def test_report_is_one_offline_page_with_its_numbers_beside_it(report, tmp_path):
@@ -33,6 +33,20 @@ def test_report_is_one_offline_page_with_its_numbers_beside_it(report, tmp_path)
     assert numbers["model"]["verification"]["holds"] is True
     for heading in ("What was found", "Spectra", "Map of the heads", "What this does not tell you"):
         assert heading in page
+
+
+def test_what_cannot_be_read_is_told_before_the_work(tiny, tmp_path):
+    folder = tmp_path / "tiny"
+    random_model(configs()["bert"]).save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join(WORDS))
+    said: list[str] = []
+    with pytest.raises(InvalidInput, match="100% of the texts' tokens are unknown to the tokenizer"):
+        audit(load(folder), ["\u6f22 \u5b57", "\u4eee \u540d"], report=said.append)
+    with pytest.raises(InvalidInput, match="device 'abacus' cannot be used"):
+        audit(tiny("bert"), IDS, device="abacus", report=said.append)
+    with pytest.raises(InvalidInput, match="device 'meta' cannot be used: it holds no numbers"):
+        audit(tiny("bert"), IDS, device="meta", report=said.append)
+    assert said == []
 
 
 def test_names_from_outside_are_escaped():

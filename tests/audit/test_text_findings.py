@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -65,10 +66,11 @@ def test_sinks_are_told_over_length(report):
     heavy = sum(head.sink >= 0.25 for head in report.text.heads)
     curve = [point.sink_heads for point in report.text.lengths]
     assert said.sentence.startswith(f"At 40 tokens a text, {heavy or 'none'} of 9 heads")
-    assert f"their number is {curve[0]} at 8 tokens and {curve[-1]} at 32" in said.sentence
+    assert f"; in 3 texts that reach 32 tokens it is {curve[0]} at 8 tokens and {curve[-1]} at 32" in said.sentence
     assert said.numbers["over_length"] == curve and said.numbers["lengths"] == [8, 16, 32]
     none = named(report, "sinks", heads=[replace(head, sink=0.1) for head in report.text.heads])
-    assert "none of 9 heads sends a quarter" in none.sentence and "the largest share is 10%" in none.evidence
+    assert re.search(r"none of 9 heads \(.* texts\) sends a quarter", none.sentence)
+    assert "the largest share is 10%" in none.evidence
 
 
 def test_temperature_is_told_over_length(report):
@@ -80,13 +82,15 @@ def test_temperature_is_told_over_length(report):
 def test_heads_that_copy_need_more_than_chance_and_error(report):
     heads = [replace(head, copying=0.01, copying_error=0.001) for head in report.text.heads]
     assert named(report, "copying", heads=heads).sentence.startswith(
-        "0 of 9 heads copy what they attend, 0 suppress"
+        "0 of 9 heads (0 on other such texts) copy what they attend, 0 (0) suppress"
     )
     heads[0] = replace(heads[0], copying=0.9)
     heads[1] = replace(heads[1], copying=-0.9)
     heads[2] = replace(heads[2], copying=0.9, copying_error=0.6)
     said = named(report, "copying", heads=heads)
-    assert said.sentence == "1 of 9 heads copy what they attend, 1 suppress it, and 7 do neither."
+    assert said.sentence == (
+        "1 of 9 heads (1 to 2 on other such texts) copy what they attend, 1 (1) suppress it, and 7 do neither."
+    )
     assert "the sign of tr M agrees in " in said.evidence and " of 2 (" in said.evidence
     alone = named(report, "copying", heads=heads, texts=1)
     assert alone.numbers["copies"] == 0 and alone.confidence == "weak"
@@ -144,4 +148,5 @@ def test_sinks_near_the_threshold_are_told_as_such(report):
         replace(heads[1], sink=0.24, sink_error=0.02),
     )
     said = named(report, "sinks", heads=heads)
-    assert "8 of 9 heads" in said.sentence and "7 to 9 heads within two standard errors" in said.evidence
+    assert "8 of 9 heads (7 to 9 on other such texts) send" in said.sentence
+    assert "on other such" not in named(report, "sinks", heads=heads, texts=1).sentence

@@ -26,6 +26,7 @@ from metastable.audit.ablation import (
     without_heads,
 )
 from metastable.audit.finding import layers_in_words
+from metastable.audit.spread import mean, standard_error
 from metastable.audit.text import attention_summary
 from metastable.encoders import Encoder
 
@@ -33,6 +34,8 @@ TEXTS = 8
 """Texts on which advice is tried: a trial runs the model once per text, and a model of 12 layers has 300 trials."""
 KEPT = 0.98
 """Mean cosine with the true embedding from which a change is advised: a rule of thumb, told beside the number."""
+MOST_HEADS = 144
+"""Heads that are tried alone, at most: all of BERT-base. Of a larger model so many are drawn, which is told."""
 DRAWS = 5
 """Random choices of as many heads that the chosen ones must beat, all of them."""
 SHARES = (0.5, 0.25, 0.125)
@@ -69,25 +72,42 @@ def advise(
     found: list[Advice | None] = []
     for topic, trial in TRIALS.items():
         report(f"advice: {topic}")
-        found.append(trial(encoder, chosen, own, seed))
+        found.append(trial(Trial(encoder, chosen, own, seed, report)))
     return [advice for advice in found if advice is not None]
 
 
-def _heads(encoder: Encoder, items: Sequence[Any], own: Tensor, seed: int) -> Advice | None:
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """What every trial is given: the model, some texts and their embeddings, a seed, and whom to tell."""
+
+    encoder: Encoder
+    items: Sequence[Any]
+    own: Tensor
+    seed: int
+    report: Callable[[str], None]
+
+
+def _heads(trial: Trial) -> Advice | None:
     """Heads chosen on every other text by what each alone takes away, left out together on the rest."""
+    encoder, items, own = trial.encoder, trial.items, trial.own
     if not unshared(encoder):
         return None
     every = [(l, h) for l, layer in enumerate(encoder.layers) for h in range(len(layer.heads))]
     first, second = items[::2], items[1::2]
+    generator = torch.Generator().manual_seed(trial.seed)
+    tried = every
+    if len(every) > MOST_HEADS:
+        tried = [every[i] for i in torch.randperm(len(every), generator=generator)[:MOST_HEADS].sort()[0].tolist()]
     loss = {}
-    for head in every:
+    for i, head in enumerate(tried):
+        trial.report(f"advice: head {i + 1} of {len(tried)}")
         with without_heads(encoder, [head]):
             loss[head] = 1 - float(cosines(encoder, first, own[::2]).mean())
-    ranked = sorted(every, key=lambda head: loss[head])
-    generator = torch.Generator().manual_seed(seed)
+    ranked = sorted(tried, key=lambda head: loss[head])
+    drawn = "" if tried is every else f" ({len(tried)} of {len(every)} heads, drawn at random)"
     for share in SHARES:
         count = round(share * len(every))
-        if count < 1:
+        if not 1 <= count <= len(tried):
             continue
         kept = _kept_without(encoder, ranked[:count], second, own[1::2])
         if kept < KEPT:
@@ -110,8 +130,8 @@ def _heads(encoder: Encoder, items: Sequence[Any], own: Tensor, seed: int) -> Ad
         return Advice(
             "heads",
             f"{count} of {len(every)} heads can be left out together: the embedding keeps a cosine of {kept:.3f}.",
-            f"chosen on {len(first)} texts by what each alone takes away, tried on {len(second)} others; as many "
-            f"random heads keep {random}; layer.head: {listed}{more} "
+            f"chosen on {len(first)} texts by what each alone takes away{drawn}, tried on {len(second)} others; as "
+            f"many random heads keep {random}; layer.head: {listed}{more} "
             f"(in {layers_in_words(places, len(encoder.layers))})",
             kept,
             statistics.mean(draws),
@@ -124,8 +144,9 @@ def _kept_without(encoder: Encoder, heads: Sequence[tuple[int, int]], items: Seq
         return float(cosines(encoder, items, own).mean())
 
 
-def _blocks(encoder: Encoder, items: Sequence[Any], own: Tensor, seed: int) -> Advice | None:
+def _blocks(trial: Trial) -> Advice | None:
     """Blocks that change little: skipped alone."""
+    encoder, items, own = trial.encoder, trial.items, trial.own
     if not unshared(encoder) or len(encoder.layers) < 2:
         return None
     kept = []
@@ -145,8 +166,9 @@ def _blocks(encoder: Encoder, items: Sequence[Any], own: Tensor, seed: int) -> A
     )
 
 
-def _sinks(encoder: Encoder, items: Sequence[Any], own: Tensor, seed: int) -> Advice | None:
+def _sinks(trial: Trial) -> Advice | None:
     """Heads that send much of their attention to one token, whose value is taken out."""
+    encoder, items, own = trial.encoder, trial.items, trial.own
     shares = torch.zeros(len(encoder.layers), len(encoder.layers[0].heads), dtype=torch.float64)
     for item in items:
         for l, points in enumerate(encoder.points([item])[0]):
@@ -154,9 +176,13 @@ def _sinks(encoder: Encoder, items: Sequence[Any], own: Tensor, seed: int) -> Ad
     heads = [(int(l), int(h)) for l, h in (shares >= SINK).nonzero().tolist()]
     if not heads:
         return None
-    kept = float((encoder.embed(items, sinks_replaced(heads, with_other=False)) * own).sum(dim=1).mean())
-    other = float((encoder.embed(items, sinks_replaced(heads, True, seed)) * own).sum(dim=1).mean())
-    if kept < KEPT or kept <= other:
+    without, instead = (
+        (encoder.embed(items, sinks_replaced(heads, with_other, trial.seed)) * own).sum(dim=1)
+        for with_other in (False, True)
+    )
+    kept, other = float(without.mean()), float(instead.mean())
+    better = (without - instead).tolist()
+    if kept < KEPT or mean(better) <= 2 * standard_error(better):
         return None
     part = float(shares[shares >= SINK].mean())
     return Advice(
@@ -164,14 +190,16 @@ def _sinks(encoder: Encoder, items: Sequence[Any], own: Tensor, seed: int) -> Ad
         f"In {len(heads)} heads the most attended token carries no content that the embedding needs: with its "
         f"value set to zero the embedding keeps a cosine of {kept:.3f}.",
         f"these heads send {part:.0%} of their attention there; with the value of a random other token instead it "
-        f"keeps {other:.3f}. What such a head attends to there explains nothing: it is a way to do nothing",
+        f"keeps {other:.3f}, less by {mean(better):.4f} ± {standard_error(better):.4f} (two errors are asked). "
+        "What such a head attends to there explains nothing: it is a way to do nothing",
         kept,
         other,
     )
 
 
-def _length(encoder: Encoder, items: Sequence[Any], own: Tensor, seed: int) -> Advice | None:
+def _length(trial: Trial) -> Advice | None:
     """How much of a text the embedding needs."""
+    encoder, items, own = trial.encoder, trial.items, trial.own
     if encoder.inputs.kind != "text":
         return None
     lengths = [len(row["input_ids"][0]) for row in encoder.inputs.prepare(list(items)) if isinstance(row, dict)]
@@ -197,8 +225,9 @@ def _length(encoder: Encoder, items: Sequence[Any], own: Tensor, seed: int) -> A
     )
 
 
-def _rounding(encoder: Encoder, items: Sequence[Any], own: Tensor, seed: int) -> Advice | None:
+def _rounding(trial: Trial) -> Advice | None:
     """Which block suffers most when its matrices are rounded."""
+    encoder, items, own, seed = trial.encoder, trial.items, trial.own, trial.seed
     if not unshared(encoder):
         return None
     every = range(len(encoder.layers))
@@ -240,7 +269,7 @@ def _pairs(own: Tensor) -> Tensor:
     return (own @ own.T)[rows, columns]
 
 
-TRIALS: dict[str, Callable[[Encoder, Sequence[Any], Tensor, int], Advice | None]] = {
+TRIALS: dict[str, Callable[[Trial], Advice | None]] = {
     "heads": _heads,
     "blocks": _blocks,
     "sinks": _sinks,

@@ -50,6 +50,7 @@ def reference_encoders() -> tuple[ReferenceEncoder, ...]:
 
 
 def beside(report: Any) -> list[tuple[str, float | None, list[float | None]]]:
-    """Rows (name, this encoder's number, those of the known ones) of what a report holds."""
-    own = numbers(report)
-    return [(name, value, [r.values.get(name) for r in reference_encoders()]) for name, value in own.items()]
+    """Rows (name, this encoder's number, those of the known ones) of what a report and one of them hold."""
+    own, known = numbers(report), reference_encoders()
+    rows = [(name, value, [r.values.get(name) for r in known]) for name, value in own.items()]
+    return [row for row in rows if any(value is not None for value in row[2])]

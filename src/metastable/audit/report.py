@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from metastable.arguments import OneLine, flag, function, instance, integer, place
@@ -78,6 +79,7 @@ def audit(
     given: str | None = None,
     loop_steps: int = STEPS,
     seed: int = 0,
+    device: str | torch.device | None = None,
     report: Callable[[str], None] | None = None,
 ) -> AuditReport:
     """Audit a trained encoder: weights, attention on texts, each layer iterated, every forecast with a control.
@@ -87,7 +89,8 @@ def audit(
     random tokens. max_texts: at most so many texts, evenly spread. max_tokens: every text is cut there. advice:
     whether to try what could be done with the model (hundreds of runs on at most 8 texts). given: the place of an
     opened encoder as it was written, for the provenance. seed: of the re-matched heads and of the random tokens.
-    report: called with a line of progress now and then.
+    device: where the model runs and the loops are iterated, such as "cuda" (the model moves there); None: where it
+    is. report: called with a line of progress now and then.
 
     >>> import torch
     >>> block = torch.nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
@@ -105,7 +108,7 @@ def audit(
     if report is not None:
         function(report, "report")
     max_texts = None if max_texts is None else integer(max_texts, "max_texts", least=1)
-    opened = limited(encoder if isinstance(encoder, Encoder) else load(encoder), max_tokens)
+    opened = limited(encoder if isinstance(encoder, Encoder) else load(encoder), max_tokens).to(device)
     tell = report or (lambda line: None)
     corpus = None if texts is None else as_corpus(texts, max_texts)
     if corpus is not None:

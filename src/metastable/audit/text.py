@@ -27,6 +27,8 @@ from metastable.measure import Measure
 from metastable.transport import wasserstein
 
 ITEMS = {"text": "text", "image": "image", "vectors": "sequence"}
+UNKNOWN = 0.5
+"""Share of unknown tokens from which texts are refused: more than half of what the model sees is then one token."""
 TRANSPORT_TOKENS = 256
 """W2 between layers is exact on at most this many (evenly spread) tokens of a text."""
 
@@ -75,6 +77,8 @@ class TextLayer:
     sink: float
     directions: float
     """In how many directions the layer's updates of all tokens of all texts differ (participation ratio)."""
+    directions_error: float
+    """Its standard error over groups of texts."""
 
 
 @dataclass(frozen=True)
@@ -124,11 +128,6 @@ def audit_text(
     lengths = encoder.inputs.lengths(kept) if encoder.inputs.kind == "text" else [0]
     limit = encoder.inputs.max_tokens or math.inf
     unknown = encoder.inputs.unknown(kept) if encoder.inputs.kind == "text" else 0.0
-    if unknown > 0.5:
-        raise InvalidInput(
-            f"{unknown:.0%} of the texts' tokens are unknown to the tokenizer: this is not the text (or not the "
-            "tokenizer) that the model was made for"
-        )
     report("attention rebuilt on the texts")
     verification = verify_on(encoder, kept)
     sums = [_LayerSums(layer, seed) for layer in encoder.layers]
@@ -169,7 +168,10 @@ def audit_text(
 
 
 def readable(encoder: Encoder, texts: Any) -> tuple[list[Any], int]:
-    """Texts with at least one token of their own, and how many were left out."""
+    """Texts with at least one token of their own, and how many were left out.
+
+    Texts most of whose tokens the tokenizer does not know are refused.
+    """
     if isinstance(texts, str):
         texts = [texts]
     try:
@@ -186,6 +188,12 @@ def readable(encoder: Encoder, texts: Any) -> tuple[list[Any], int]:
     if not kept:
         told = "the text is" if len(items) == 1 else f"all {len(items)} texts are"
         raise InvalidInput(f"{told} empty (the tokenizer reads no token), so there is nothing to measure")
+    unknown = encoder.inputs.unknown(kept) if encoder.inputs.kind == "text" else 0.0
+    if unknown > UNKNOWN:
+        raise InvalidInput(
+            f"{unknown:.0%} of the texts' tokens are unknown to the tokenizer: this is not the text (or not the "
+            "tokenizer) that the model was made for"
+        )
     return kept, len(items) - len(kept)
 
 
@@ -237,6 +245,7 @@ class _LayerSums:
             entropy=float(torch.stack(self.entropy).mean()),
             sink=float(torch.stack(self.sink).mean()),
             directions=self.updates.directions,
+            directions_error=self.updates.error,
         )
 
     def head_audits(self) -> list[TextHead]:

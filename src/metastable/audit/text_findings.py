@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from metastable.audit.closures import SEES_SINKS
 from metastable.audit.finding import Finding, layers_in_words, listed, span, two_decimals
@@ -18,6 +19,8 @@ TIE = 0.02
 """Cosines that differ by no more than this are told as equal: paragraphs of one book scatter by 0.02 to 0.06."""
 SHORT = 16
 """Mean number of tokens below which nothing measured on text is called more than weak."""
+ANOTHER = 2 * math.sqrt(2)
+"""Standard errors of a mean over texts within which that of as many other texts is: two of their difference."""
 STEADY = 0.1
 """Change along the lengths, as a share of all heads, below which a number of heads is said to be about the same."""
 
@@ -170,22 +173,23 @@ def _sinks(text: TextAudit) -> Finding | None:
     trend = ""
     if len(curve) > 1:
         (start, first), (stop, last) = curve[0], curve[-1]
-        trend = f"; their number is {first} at {start} tokens and {last} at {stop}"
+        where = f"in {text.lengths[-1].texts} {text.item}s that reach {stop} tokens"
+        trend = f"; {where} it is {first} at {start} tokens and {last} at {stop}"
         if abs(last - first) < STEADY * count:
             trend += ", about the same"
     ends = sum(h.sink_position != 1 for h in heavy)
-    surely, perhaps = (sum(h.sink + way * 2 * h.sink_error >= SINK for h in text.heads) for way in (-1, 1))
+    others = [sum(h.sink + way * h.sink_error >= SINK for h in text.heads) for way in (-ANOTHER, ANOTHER)]
     where = layers_in_words(sorted({h.layer for h in heavy}), len(text.layers)) if heavy else ""
     over = ", ".join(f"{heads} at {n}" for n, heads in curve)
     return Finding(
-        f"At {_length(text)}, {len(heavy) or 'none'} of {count} heads send{'s' * (len(heavy) < 2)} a quarter or "
-        f"more of all attention to one token{trend}.",
+        f"At {_length(text)}, {len(heavy) or 'none'} of {count} heads{_others(text, others)} "
+        f"send{'s' * (len(heavy) < 2)} a quarter or more of all attention to one token{trend}.",
         (
             f"in {ends} of them that token is the first or the last; they are in {where}"
             if heavy
             else f"the largest share is {max(h.sink for h in text.heads):.0%}"
         )
-        + f"; {surely} to {perhaps} heads within two standard errors over {text.texts} {text.item}s"
+        + f"; other {text.item}s: within two standard errors of the difference of two means over {text.texts} each"
         + f"; uniform attention would give one token {1 / text.length:.1%}"
         + (f"; over length: {over} tokens ({text.lengths[0].texts} {text.item}s)" if curve else ""),
         "measured" if _enough(text) else "weak",
@@ -194,7 +198,7 @@ def _sinks(text: TextAudit) -> Finding | None:
             "length": text.length,
             "heads": len(heavy),
             "of": count,
-            "within_errors": [surely, perhaps],
+            "on_others": others,
             "first_or_last": ends,
             "lengths": [n for n, _ in curve],
             "over_length": [heads for _, heads in curve],
@@ -206,21 +210,35 @@ def _copying(text: TextAudit, weights: WeightAudit) -> Finding:
     """Emission along what is attended: a cosine counts beyond two errors, and beyond that of a random direction."""
     d = weights.layers[0].d_eff
     chance = 2 / math.sqrt(d)
-    decided = [h for h in text.heads if text.texts > 1 and abs(h.copying) > max(chance, 2 * h.copying_error)]
+    least = {id(h): max(chance, 2 * h.copying_error) for h in text.heads}
+    decided = [h for h in text.heads if text.texts > 1 and abs(h.copying) > least[id(h)]]
     copies = sum(h.copying > 0 for h in decided)
     suppresses = len(decided) - copies
+    ways = (-ANOTHER, ANOTHER)
+    along, against = (
+        [sum(sign * h.copying + way * h.copying_error > least[id(h)] for h in text.heads) for way in ways]
+        for sign in (1, -1)
+    )
     traces = {(h.layer, h.head): h.trace for h in weights.heads}
     agree = sum((traces[h.layer, h.head] > 0) == (h.copying > 0) for h in decided)
     count = len(text.heads)
     return Finding(
-        f"{copies} of {count} heads copy what they attend, {suppresses} suppress it, and {count - len(decided)} do "
-        "neither.",
+        f"{copies} of {count} heads{_others(text, along)} copy what they attend, {suppresses}"
+        f"{_others(text, against, said=True)} suppress it, and {count - len(decided)} do neither.",
         f"mean cosine between a head's emission and what it attended {span([h.copying for h in text.heads])}; "
         f"asked more than {chance:.2f} (two standard deviations of a random direction) and two standard errors "
         f"over {text.texts} {text.item}s; the sign of tr M agrees in {Rate.of(agree, len(decided))}",
         "measured" if _enough(text) else "weak",
         "copying",
-        {"copies": copies, "suppresses": suppresses, "of": count, "chance": chance, "trace_agrees": agree},
+        {
+            "copies": copies,
+            "suppresses": suppresses,
+            "of": count,
+            "chance": chance,
+            "trace_agrees": agree,
+            "copies_on_others": along,
+            "suppresses_on_others": against,
+        },
     )
 
 
@@ -231,10 +249,11 @@ def _directions(text: TextAudit) -> Finding:
     return Finding(
         f"On these {text.item}s the updates of a layer use about {between} directions.",
         f"participation ratio of the covariance of the updates of {text.tokens} tokens, layer by layer "
-        f"{', '.join(f'{u:.0f}' for u in used)}; no more than the tokens allow",
+        f"{', '.join(f'{l.directions:.0f} ± {l.directions_error:.1f}' for l in text.layers)} (standard errors over "
+        f"groups of {text.item}s); no more than the tokens allow",
         "measured" if _enough(text) else "weak",
         "directions",
-        {"directions": used, "tokens": text.tokens},
+        {"directions": used, "error": [layer.directions_error for layer in text.layers], "tokens": text.tokens},
     )
 
 
@@ -256,6 +275,15 @@ def _beside(text: TextAudit, name: str) -> str:
     control = _mean_control(text, name)
     own = two_decimals(_mean_cosine(text, name))
     return own if control is None else f"{own} (control: {two_decimals(control)})"
+
+
+def _others(text: TextAudit, ends: Sequence[int], said: bool = False) -> str:
+    """The numbers of heads to expect on as many other texts of the kind; said: whether that was said before."""
+    if text.texts < 2:
+        return ""
+    low, high = ends
+    where = "" if said else f" on other such {text.item}s"
+    return f" ({low if low == high else f'{low} to {high}'}{where})"
 
 
 def _length(text: TextAudit) -> str:

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from metastable.arguments import shown
 from metastable.encoders.adapters import candidates, families
 from metastable.encoders.capture import Closure, forward, recorded, replaced_attention, single
 from metastable.encoders.inputs import Inputs
@@ -22,6 +23,7 @@ from metastable.encoders.site import Site
 from metastable.encoders.torch_encoder import torch_encoder_sites
 from metastable.encoders.verification import TOLERANCE, Verification, compare_with_model
 from metastable.errors import InvalidInput
+from metastable.measure import on_device
 
 QUERY_NORMS = {"q_norm", "k_norm", "query_norm", "key_norm", "q_layernorm", "k_layernorm", "norm_q", "norm_k"}
 """Names that modules have which normalise queries or keys."""
@@ -65,15 +67,16 @@ class Encoder:
         return self.layers[0].device
 
     def to(self, device: Any) -> Encoder:
-        """The encoder on another device; as in torch, the model itself moves there."""
+        """The encoder on another device; as in torch, the model itself moves there; None: where it is."""
+        if device is None:
+            return self
+        on_device(torch.zeros(1), device)  # a device that cannot be used is told before anything moves
         try:
-            if torch.device(device).type == "meta":
-                raise RuntimeError("it holds no numbers")
             self.model.to(device)
             sites = tuple(replace(site, layer=site.layer.to(device)) for site in self.sites)
-        except (RuntimeError, AssertionError) as error:
-            reason = str(error).splitlines()[0]
-            raise InvalidInput(f"device {str(device)!r} cannot be used: {reason}") from None
+        except RuntimeError as error:
+            reason = str(error).splitlines()[0][:120]
+            raise InvalidInput(f"device {shown(device)} cannot be used: {reason}") from None
         return replace(self, sites=sites)
 
     @property
