@@ -1,11 +1,13 @@
 """What the monitor detects: in-distribution text against shifts of it, beside simpler detectors.
 
     python benchmarks/detect.py --texts FOLDER [--domain imdb] [--kinds all] [--quick] [--out FOLDER]
+    python benchmarks/detect.py --texts FOLDER --false-alarms [--domain imdb] [--sizes 1000 1050 0]
 
 FOLDER holds the texts (`detection/corpora.py` says which packages to unpack there). Every shift is matched in
 length. Choices about channels were made with `--domain bbc --kinds development` alone; the numbers to quote are
 those of `--domain imdb`: another domain, and of its shifts those that are marked held out. AUROC and the share
-caught at 1% false alarms have standard errors by bootstrap over documents.
+caught at 1% false alarms have standard errors by bootstrap over documents. --false-alarms measures nothing but
+the rate of false alarms, over many splits of the documents that no channel was fitted to.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ from rich.table import Table
 
 import metastable as ms
 from detection import baselines, cases
+from detection import false_alarms as rates
 from detection.figures_of_merit import auroc, caught, mean_with_errors
 from metastable.errors import NotDefined
+from metastable.monitor.split import split
 from metastable.monitor.weighing import weighted_sum
 
 RATES = (0.01, 0.05)
@@ -104,6 +108,22 @@ def false_alarms(seen, recalibration):
             for part in parts
         ]
     return result
+
+
+def false_alarms_over_splits(encoder, texts):
+    """Rates over splits of all documents but those that the channels were fitted to."""
+    monitor = ms.Monitor.calibrate(encoder, texts.calibration)
+    fitted = set(split(list(range(len(texts.calibration))), 0)["fit"].tolist())
+    rest = [text for i, text in enumerate(texts.calibration) if i not in fitted] + texts.inside
+
+    def act(made, trace):
+        raw = np.stack([channel.evidence(trace).values for channel in made.channels], axis=1)
+        return list(zip(raw, trace.lengths, strict=True))
+
+    count, found = monitor._each(rest, act)
+    values = np.stack([found[i][0] for i in range(count)])
+    lengths = np.array([found[i][1] for i in range(count)])
+    return rates.over_splits(values, lengths, monitor.channels, len(texts.calibration))
 
 
 def batches(monitor, calibration, inside, shifted):
@@ -211,6 +231,7 @@ def main():
         "--encoder", action="append", help="all-MiniLM-L6 (default), paraphrase-MiniLM-L3, or a file"
     )
     parser.add_argument("--sizes", type=int, nargs=3, help="calibration, in-distribution, of every shift")
+    parser.add_argument("--false-alarms", action="store_true", help="the rate of false alarms alone")
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
@@ -224,8 +245,18 @@ def main():
     for name, encoder in encoders(arguments.encoder or ["all-MiniLM-L6"]).items():
         texts = cases.build(
             arguments.texts, arguments.domain, encoder,
-            calibration=calibration, inside=inside, each=each, seed=arguments.seed, kinds=arguments.kinds,
+            calibration=calibration, inside=inside, each=each, seed=arguments.seed,
+            kinds="none" if arguments.false_alarms else arguments.kinds,
         )  # fmt: skip
+        if arguments.false_alarms:
+            result = false_alarms_over_splits(encoder, texts)
+            console.print(result)
+            store(
+                arguments.out,
+                f"{name}, {arguments.domain}, false alarms over splits",
+                {"seed": arguments.seed} | result,
+            )
+            continue
         result = measure(encoder, texts, lambda line, name=name: console.print(f"{name}: {line}"))
         show(console, name, result)
         about = {

@@ -40,7 +40,7 @@ def build(
     seed: int,
     kinds: str = "all",
 ) -> Cases:
-    """The texts of a run. kinds: "development" leaves out what is held out, "held-out" the rest."""
+    """The texts of a run. kinds: "development" leaves out what is held out, "held-out" the rest, "none" all."""
     documents = {"bbc": corpora.bbc, "imdb": corpora.imdb}[domain](folder)
     if len(documents) < calibration + inside + each:
         raise SystemExit(f"{domain}: {len(documents)} documents found below {folder}; see detection/corpora.py")
@@ -52,6 +52,8 @@ def build(
     first, second = calibration, calibration + inside
     known = [cutter.cut(d, n) for d, n in zip(documents[:first], lengths, strict=False)]
     negatives = [cutter.cut(d, n) for d, n in zip(documents[first:second], lengths[first:], strict=False)]
+    if kinds == "none":
+        return Cases(known, negatives, [])
     rest, sizes = documents[second : second + each], lengths[second : second + each]
     source = sources(folder, encoder.tokenizer, domain, known)
     shifted = []

@@ -15,6 +15,7 @@ from metastable.encoders.capture import forward
 from metastable.encoders.inputs import Inputs
 from metastable.errors import InvalidInput
 from metastable.monitor.listening import Ear, Listening
+from metastable.monitor.runnable import refuse_what_dies
 from metastable.monitor.trace import Trace
 
 TOKENS_AT_ONCE = 2048
@@ -52,6 +53,7 @@ def passes(
     ear: Ear, inputs: Inputs, items: Sequence[dict[str, Any] | Tensor], report: Callable[[int], None] | None = None
 ) -> Iterator[tuple[list[int], Trace, Any, Any]]:
     """Numbers of its texts, trace, input and output of every batch; shortest first."""
+    refuse_what_dies(ear.model)
     texts = [item for item in items if isinstance(item, dict) and "input_ids" in item]
     batched = len(texts) == len(items)
     size = [item["input_ids"].shape[1] if isinstance(item, dict) and batched else 0 for item in items]

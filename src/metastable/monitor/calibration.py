@@ -14,6 +14,7 @@ from torch import Tensor
 from metastable.encoders.inputs import Inputs
 from metastable.errors import InvalidInput
 from metastable.monitor.batches import traces
+from metastable.monitor.channels.apart import ApartLearner
 from metastable.monitor.channels.channel import Channel, Evidence
 from metastable.monitor.channels.coherence import CoherenceLearner
 from metastable.monitor.channels.lexical import LexicalLearner
@@ -22,17 +23,18 @@ from metastable.monitor.channels.pooled import PooledLearner
 from metastable.monitor.channels.structure import StructureLearner
 from metastable.monitor.channels.tokens import TokenLearner
 from metastable.monitor.conformal import Conformal
-from metastable.monitor.corruption import DISPLACED, REPLACED, corrupted
+from metastable.monitor.corruption import DISPLACED, REPLACED, content, corrupted
 from metastable.monitor.drift import Blocks
 from metastable.monitor.lengths import LengthTrend
 from metastable.monitor.listening import Ear
+from metastable.monitor.pairs import Pairs, embeddings
 from metastable.monitor.score import EMPTY, IN_RANGE, OUTSIDE, ChannelScore, Mark, Score
 from metastable.monitor.split import split
 from metastable.monitor.trace import Trace
 from metastable.monitor.weighing import weighted_sum
 
 LEAST_TEXTS = 80
-"""Fewer texts leave fewer than eight for the smallest of the four parts."""
+"""Fewer texts leave fewer than eight for the smallest of the three parts."""
 LEAST_TOKENS = 4
 """A text with fewer content tokens has no structure: the smallest window has as many."""
 OUTER = 0.005
@@ -136,7 +138,7 @@ def calibrate(
     parts = split(documents, seed)
     if min(len(part) for part in parts.values()) < 8:
         count = len(set(documents))
-        raise InvalidInput(f"{len(items)} texts of {count} documents are too few to be split into four parts")
+        raise InvalidInput(f"{len(items)} texts of {count} documents are too few to be split into three parts")
     lengths = np.zeros(len(items), dtype=np.int64)
 
     def runs(part: str) -> Iterable[tuple[list[int], Trace]]:
@@ -146,7 +148,7 @@ def calibrate(
             lengths[numbers[own]] = trace.lengths
             yield own, trace
 
-    learners = _learners(ear, pooling, inputs.vocabulary)
+    learners = _learners(ear, pooling, inputs.vocabulary, [items[i] for i in parts["fit"]])
     for _, trace in runs("fit"):
         for learner in learners.values():
             learner.add(trace)
@@ -160,13 +162,13 @@ def calibrate(
     report("fitting the channels")
     channels = _finished(learners)
     scores: dict[str, np.ndarray] = {}
-    for part in ("trend", "conformal", "recalibration"):
+    for part in ("ranks", "recalibration"):
         scores[part] = np.zeros((len(parts[part]), len(channels)))
         for own, trace in runs(part):
             scores[part][own] = np.stack([c.evidence(trace).values for c in channels.values()], axis=1)
-    trend = LengthTrend.fit(scores["trend"], lengths[parts["trend"]])
-    values = {part: trend(scores[part], lengths[parts[part]]) for part in ("conformal", "recalibration")}
-    conformal = tuple(Conformal.of(column) for column in values["conformal"].T)
+    trend = LengthTrend.fit(scores["ranks"], lengths[parts["ranks"]])
+    values = {part: trend(scores[part], lengths[parts[part]]) for part in scores}
+    conformal = tuple(Conformal.of(column) for column in values["ranks"].T)
     surprise = np.stack([c.surprise(v) for c, v in zip(conformal, values["recalibration"].T, strict=True)], axis=1)
     sums = weighted_sum(surprise, tuple(channels))
     whole = Conformal.of(sums)
@@ -187,15 +189,19 @@ def calibrate(
     )
 
 
-def _learners(ear: Ear, pooling: str, vocabulary: int) -> dict[str, Any]:
+def _learners(ear: Ear, pooling: str, vocabulary: int, fitted: Sequence[Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "struct": StructureLearner(),
         "typ win": TokenLearner(),
         "lay emb": PooledLearner(pooling),
+        "apart": ApartLearner(),
     }
     if ear.kind == "text" and vocabulary:
         found["lex"] = LexicalLearner(vocabulary)
-        found[COHERENCE] = CoherenceLearner()
+        table = embeddings(ear.model)
+        found[COHERENCE] = CoherenceLearner(
+            None if table is None else Pairs.fit(table, content(fitted, ear.special))
+        )
     if ear.looks:
         found["attention dynamics"] = LookedLearner(tuple(glance.place for glance in ear.looks))
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Integer
 
 REPLACED, DISPLACED = 0, 1
 """Kinds of corruption."""
@@ -17,6 +17,12 @@ learn from, few enough to leave every token a context that is mostly right."""
 SHARE_DISPLACED = 0.4
 """Part of the tokens, one span of them, that are put in another order: they stand among each other, as in a text
 that is out of order as a whole."""
+
+
+def content(items: Sequence[dict[str, Any]], special: Collection[int]) -> list[Integer[np.ndarray, "_"]]:
+    """Ids of the content tokens of every text."""
+    rows = [item["input_ids"][0].numpy() for item in items]
+    return [row[~np.isin(row, list(special))] for row in rows]
 
 
 def corrupted(
@@ -29,7 +35,7 @@ def corrupted(
     rng = np.random.default_rng([seed, kind])
     rows = [item["input_ids"][0].numpy() for item in items]
     places = [np.flatnonzero(~np.isin(row, list(special))) for row in rows]
-    pool = np.concatenate([row[place] for row, place in zip(rows, places, strict=True)])
+    pool = np.concatenate(content(items, special))
     copies, touched = [], []
     for row, place in zip(rows, places, strict=True):
         new, n = row.copy(), len(place)

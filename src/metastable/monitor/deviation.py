@@ -56,10 +56,10 @@ def _normal_scores(away: np.ndarray, knots: np.ndarray) -> np.ndarray:
     from scipy.special import ndtri
 
     levels = ndtri(np.linspace(*TAIL, len(knots)))
-    result = np.empty_like(away, dtype=np.float64)
-    for j in range(away.shape[1]):
-        column, known = away[:, j], knots[:, j]
-        width = max((known[-1] - known[0]) / (levels[-1] - levels[0]), 1e-9)
-        result[:, j] = np.interp(column, known, levels)
-        result[:, j] += np.maximum(column - known[-1], 0.0) / width - np.maximum(known[0] - column, 0.0) / width
-    return result
+    above = (away[:, None] >= knots[None]).sum(axis=1).clip(1, len(knots) - 1)
+    column = np.arange(away.shape[1])
+    low, high = knots[above - 1, column], knots[above, column]
+    share = np.clip((away - low) / np.maximum(high - low, 1e-300), 0.0, 1.0)
+    result = levels[above - 1] + share * (levels[above] - levels[above - 1])
+    width = np.maximum((knots[-1] - knots[0]) / (levels[-1] - levels[0]), 1e-9)
+    return result + (np.maximum(away - knots[-1], 0.0) - np.maximum(knots[0] - away, 0.0)) / width

@@ -31,11 +31,13 @@ class Gaussian:
 
     def whitened(self, rows: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
         """(x - mean) W for every row."""
-        return rows @ self.whiten - self.mean @ self.whiten
+        flat = torch.addmm(-(self.mean @ self.whiten), rows.reshape(-1, rows.shape[-1]), self.whiten)
+        return flat.view(rows.shape)
 
     def distance(self, rows: Float[Tensor, "*b d"]) -> Float[Tensor, "*b"]:
         """Squared distance of Mahalanobis of every row."""
-        return self.whitened(rows).square().sum(dim=-1)
+        away = self.whitened(rows)
+        return torch.linalg.vecdot(away, away)
 
 
 class Moments:

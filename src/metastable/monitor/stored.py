@@ -18,6 +18,7 @@ from torch import Tensor
 from metastable.arguments import told
 from metastable.errors import StorageError
 from metastable.monitor.calibration import Calibration
+from metastable.monitor.channels.apart import Apart
 from metastable.monitor.channels.coherence import Coherence
 from metastable.monitor.channels.lexical import Lexical
 from metastable.monitor.channels.looked import Looked
@@ -30,13 +31,14 @@ from metastable.monitor.drift import Blocks
 from metastable.monitor.gaussian import Gaussian
 from metastable.monitor.identity import Identity
 from metastable.monitor.lengths import LengthTrend
+from metastable.monitor.pairs import Pairs
 
-SCHEMA = "metastable/monitor/1"
+SCHEMA = "metastable/monitor/2"
 CLASSES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        Calibration, Coherence, Lexical, Looked, Embedding, Layers, Structure, Typical, Window, Conformal,
-        Deviation, Blocks, Gaussian, Identity, LengthTrend,
+        Calibration, Apart, Coherence, Pairs, Lexical, Looked, Embedding, Layers, Structure, Typical, Window,
+        Conformal, Deviation, Blocks, Gaussian, Identity, LengthTrend,
     )
 }  # fmt: skip
 """What a file may hold."""

@@ -3,6 +3,7 @@ import torch
 
 from metastable.monitor.channels.coherence import RIDGE, CoherenceLearner, depths, states
 from metastable.monitor.corruption import DISPLACED, REPLACED
+from metastable.monitor.pairs import Pairs
 from metastable.monitor.trace import Trace
 
 D, N = 6, 40
@@ -47,15 +48,48 @@ def test_the_discriminant_is_fishers() -> None:
     learner, trace, touched, clean = learnt()
     odd, _ = learner.finish()
     hit = torch.from_numpy(np.stack(touched)) & trace.mask
-    rest = states(trace)[trace.mask & ~hit].double()
-    kept = torch.cat([states(clean)[clean.mask].double(), rest, rest]).numpy()  # both kinds of copies are added
-    new = states(trace)[hit].double().numpy()
+    rest = states(trace, None)[trace.mask & ~hit].double()
+    kept = torch.cat(
+        [states(clean, None)[clean.mask].double(), rest, rest]
+    ).numpy()  # both kinds of copies are added
+    new = states(trace, None)[hit].double().numpy()
     m0, m1 = kept.mean(axis=0), new.mean(axis=0)
     spread = (np.cov(kept.T, bias=True) + np.cov(new.T, bias=True)) / 2
-    spread += RIDGE * np.trace(spread) / len(spread) * np.eye(len(spread))
+    spread += RIDGE * np.diag(np.diag(spread))
     w = np.linalg.solve(spread, m1 - m0)
     np.testing.assert_allclose(odd.direction.numpy(), w, rtol=1e-4, atol=1e-5)
     assert abs(odd.offset + w @ (m0 + m1) / 2) < 1e-4
+
+
+def test_pairs_tell_what_states_do_not() -> None:
+    """States are noise; tokens come in fixed pairs, and a touched one breaks its pair."""
+    chance = np.random.default_rng(4)
+    table = torch.from_numpy(chance.normal(size=(20, 16))).float()
+
+    def texts(count: int, broken: bool) -> tuple[Trace, list[np.ndarray]]:
+        ids = 2 * chance.integers(0, 10, (count, N // 2))[..., None] + np.arange(2)
+        rows = ids.reshape(count, N)
+        touched = (chance.random((count, N)) < 0.15) & broken
+        rows = np.where(touched, chance.integers(0, 20, (count, N)), rows)
+        points = torch.from_numpy(chance.normal(size=(4, count, N, D))).float()
+        mask = torch.ones(count, N, dtype=torch.bool)
+        numbers = torch.arange(N).expand(count, N)
+        return Trace(points, points[:, :, 0], mask, numbers, np.full(count, N), list(rows)), list(touched)
+
+    clean, _ = texts(80, False)
+    assert clean.ids is not None
+    learner = CoherenceLearner(Pairs.fit(table, clean.ids))
+    learner.add(clean)
+    for kind in (REPLACED, DISPLACED):
+        learner.add_corrupted(*texts(80, True), kind)
+    odd, _ = learner.finish()
+    trace, touched = texts(60, True)
+    usual, told = odd.evidence(texts(60, False)[0]), odd.evidence(trace)
+    assert (told.values[:, None] > usual.values[None]).mean() > 0.95
+    weights = told.weights()
+    assert weights is not None and weights[np.stack(touched)].mean() > 1.5 * weights[~np.stack(touched)].mean()
+    whole = states(trace, odd.pairs) @ odd.direction + odd.offset
+    np.testing.assert_allclose(weights, torch.nn.functional.softplus(whole).numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_touched_tokens_carry_the_evidence() -> None:

@@ -3,8 +3,9 @@
 After a few layers a token's state says how it stands to its context. Fisher's linear discriminant
     f(x) = w . (x - (m0 + m1) / 2),    w = ((S0 + S1) / 2 + r I)^-1 (m1 - m0)
 tells touched tokens (mean m1, covariance S1) of corrupted copies from all others (m0, S0); x are the states at two
-depths. Nothing but the calibration texts themselves is needed: copies with replaced tokens for ODD, with tokens out
-of order for ORDER.
+depths, and how the token goes together with its two neighbours (`Pairs`), every coordinate in units of its spread.
+Nothing but the calibration texts themselves is needed: copies with replaced tokens for ODD, with tokens out of
+order for ORDER.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from torch import Tensor
 from metastable.monitor.channels.channel import Evidence
 from metastable.monitor.corruption import DISPLACED, REPLACED
 from metastable.monitor.gaussian import Moments
+from metastable.monitor.pairs import Pairs
 from metastable.monitor.trace import Trace
 
 RIDGE = 0.05
-"""r as a part of the mean variance: a few thousand touched tokens in hundreds of dimensions."""
+"""r, where variances are one: a few thousand touched tokens in hundreds of dimensions."""
 
 
 def depths(places: int) -> tuple[int, int]:
@@ -32,10 +34,11 @@ def depths(places: int) -> tuple[int, int]:
     return max(1, places // 3), max(1, 2 * places // 3)
 
 
-def states(trace: Trace) -> Float[Tensor, "b k e"]:
-    """Every token's points at both depths, one after the other."""
+def states(trace: Trace, pairs: Pairs | None) -> Float[Tensor, "b k e"]:
+    """Every token's points at both depths and its products with its neighbours, one after the other."""
     first, second = depths(len(trace.points))
-    return torch.cat([trace.points[first], trace.points[second]], dim=2)
+    beside = () if pairs is None else pairs.products(trace)
+    return torch.cat([trace.points[first], trace.points[second], *beside], dim=2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +47,16 @@ class Coherence:
 
     direction: Float[Tensor, "e"]
     offset: float
+    pairs: Pairs | None
 
     def evidence(self, trace: Trace) -> Evidence:
         """How many tokens are out of place."""
         first, second = depths(len(trace.points))
         d = trace.points.shape[3]
-        told = trace.points[first] @ self.direction[:d] + trace.points[second] @ self.direction[d:] + self.offset
-        told = torch.nn.functional.softplus(told) * trace.mask
+        told = trace.points[first] @ self.direction[:d] + trace.points[second] @ self.direction[d : 2 * d]
+        if self.pairs is not None:
+            told = told + self.pairs.weighted(trace, *self.direction[2 * d :].chunk(2))
+        told = torch.nn.functional.softplus(told + self.offset) * trace.mask
         values = (told.sum(dim=1) / trace.count.clamp_min(1)).double().cpu().numpy()
         return Evidence(values, np.full(len(values), second), lambda: told.double().cpu().numpy())
 
@@ -58,17 +64,19 @@ class Coherence:
 class CoherenceLearner:
     """Moments of tokens that stand where they were written, and of those that were touched, by kind."""
 
-    def __init__(self) -> None:
+    def __init__(self, pairs: Pairs | None = None) -> None:
+        self.pairs = pairs
         self.kept: Moments | None = None
         self.touched: dict[int, Moments] = {}
 
     def add(self, trace: Trace) -> None:
         """Learn from one more trace of texts as they are."""
-        self._kept(trace).add(states(trace)[trace.mask])
+        x = states(trace, self.pairs)
+        self._kept(x).add(x[trace.mask])
 
     def add_corrupted(self, trace: Trace, touched: Sequence[Bool[np.ndarray, "_"]], kind: int) -> None:
         """Learn from one more trace of corrupted copies; touched: by number of the content token."""
-        x = states(trace)
+        x = states(trace, self.pairs)
         numbers = trace.numbers.cpu().numpy()
         hit = np.stack(
             [
@@ -77,22 +85,24 @@ class CoherenceLearner:
             ]
         )
         changed = torch.from_numpy(hit).to(trace.mask.device) & trace.mask
-        self._kept(trace).add(x[trace.mask & ~changed])
+        self._kept(x).add(x[trace.mask & ~changed])
         self.touched.setdefault(kind, Moments(x.shape[2], x.device)).add(x[changed])
 
     def finish(self) -> tuple[Coherence, Coherence]:
         """Both channels."""
         return self._told_apart(REPLACED), self._told_apart(DISPLACED)
 
-    def _kept(self, trace: Trace) -> Moments:
+    def _kept(self, x: Tensor) -> Moments:
         if self.kept is None:
-            self.kept = Moments(2 * trace.points.shape[3], trace.points.device)
+            self.kept = Moments(x.shape[2], x.device)
         return self.kept
 
     def _told_apart(self, kind: int) -> Coherence:
         assert self.kept is not None
         (m0, s0), (m1, s1) = self.kept.law(), self.touched[kind].law()
         spread = (s0 + s1) / 2
-        spread += RIDGE * spread.diagonal().mean() * torch.eye(len(m0), dtype=torch.float64, device=m0.device)
-        w = torch.linalg.solve(spread, m1 - m0)
-        return Coherence(w.float(), -float(w @ (m0 + m1)) / 2)
+        unit = spread.diagonal().clamp_min(1e-12).sqrt()
+        spread = spread / torch.outer(unit, unit)
+        spread += RIDGE * torch.eye(len(m0), dtype=torch.float64, device=m0.device)
+        w = torch.linalg.solve(spread, (m1 - m0) / unit) / unit
+        return Coherence(w.float(), -float(w @ (m0 + m1)) / 2, self.pairs)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 from torch import Tensor
 
 from metastable.monitor.channels.channel import Evidence
@@ -16,6 +16,11 @@ from metastable.monitor.trace import Trace
 WINDOW = 16
 """Tokens of a window; of a short text a quarter of its tokens, at least LEAST_WINDOW."""
 LEAST_WINDOW = 4
+
+
+def window_width(n: Integer[Tensor, "b"]) -> Integer[Tensor, "b"]:
+    """Tokens of a window of texts with n tokens in the trace."""
+    return (n // 4).clamp(LEAST_WINDOW, WINDOW)
 
 
 def mid_depth(places: int) -> int:
@@ -71,7 +76,7 @@ class Window:
         place = mid_depth(len(trace.points))
         distance = _distance(self.law, trace, place)
         n = trace.mask.sum(dim=1)
-        width = (n // 4).clamp(LEAST_WINDOW, WINDOW)
+        width = window_width(n)
         worst, start = _worst(distance, width, n)
         step = torch.arange(distance.shape[1], device=distance.device)[None]
         inside = (step >= start[:, None]) & (step < (start + width)[:, None])
