@@ -136,8 +136,8 @@ def test_cells_are_chosen_above_some_pairs_and_below_some_sharpness() -> None:
     """The forecast is that of all pairs at most, so that cells win where the grid cannot be used."""
     keys = tokens("uniform", 30_000, 0)
     asked = Operands(keys, keys, keys, equal(30_000), 10.0)
-    assert cells_cost(asked, 1e-6) == 5000.0 * 30_000
-    assert cells_cost(asked, 1e-10) == min(20_000.0 * 30_000, 0.8 * asked.pairs)
+    assert cells_cost(asked, 1e-6) == 8000.0 * 30_000
+    assert cells_cost(asked, 1e-10) == min(24_000.0 * 30_000, 0.8 * asked.pairs)
     few = Operands(keys[:13_000], keys, keys, equal(30_000), 10.0)
     assert cells_cost(few, 1e-6) == math.inf
     assert cells_cost(Operands(keys, keys, keys, equal(30_000), 3e4), 1e-6) == math.inf

@@ -83,10 +83,10 @@ def attend_sphere_cells(operands: Operands, rtol: float) -> tuple[Float[Tensor, 
 
 
 def cells_cost(operands: Operands, rtol: float) -> float:
-    """Measured nanoseconds for keys that fill the sphere; clusters cost less, and never as much as all pairs."""
+    """Measured nanoseconds for keys that fill the sphere and B far from a rotation; clusters cost less, and never as much as all pairs."""
     if operands.pairs <= _FEW_PAIRS or operands.sharpness >= _MOST_SHARP:
         return math.inf
-    return min(5000.0 * operands.queries.shape[0] * (1.0 if rtol >= 1e-8 else 4.0), 0.8 * operands.pairs)
+    return min(8000.0 * operands.queries.shape[0] * (1.0 if rtol >= 1e-8 else 3.0), 0.8 * operands.pairs)
 
 
 def checked_keys(operands: Operands, rtol: float) -> tuple[np.ndarray, np.ndarray, float]:
