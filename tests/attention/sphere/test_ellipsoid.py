@@ -75,7 +75,7 @@ def test_the_exponent_is_largest_in_the_planes_of_the_axes() -> None:
 
 
 def test_the_balanced_chart_is_the_smoothest_one() -> None:
-    """b/a = 16 at b = 1261: as many modes as for queries of one length, where the outer charts need twice as many."""
+    """b/a = 16, b = 1261: nearly as few modes as for queries of one length; outer charts need twice as many."""
     surface = surface_of([1261.0, 958.0, 80.8])
     needed = [smoothness(surface, power, 0.0).beyond(1e-15) for power in (0.0, 0.5, 1.0)]
     round_one = smoothness(surface_of([1261.0] * 3), 0.5, 0.0).beyond(1e-15)

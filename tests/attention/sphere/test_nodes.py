@@ -68,7 +68,7 @@ def test_rings_with_fewer_nodes_near_the_poles() -> None:
 
 
 def test_windows_hold_all_nodes_within_the_depth() -> None:
-    """Sums of nodes within reach, found one by one, are at most those of the windows, and at least by what is farther."""
+    """Sums over windows lie between those over nodes within reach and those over all nodes."""
     rng = np.random.default_rng(5)
     theta = (np.arange(60) + 0.5) * (math.pi / 60)
     counts = np.maximum((120 * np.sin(theta)).astype(np.int64), 4)
@@ -79,7 +79,7 @@ def test_windows_hold_all_nodes_within_the_depth() -> None:
     direction = rng.normal(size=(70, 3))
     targets = direction / np.linalg.norm(direction, axis=1, keepdims=True) * rng.uniform(5.0, 400.0, size=(70, 1))
     out = np.empty((70, 2))
-    node_attention(2)(targets, theta, counts, nodes, with_sizes(weights, None), 0.0, 6.0, out)
+    node_attention(2)(targets, theta, counts, nodes, np.repeat(weights, 2, axis=1), 0.0, 6.0, out)
     far = targets @ k.T - np.linalg.norm(targets, axis=1)[:, None]
     within = np.where(far >= -6.0, np.exp(far), 0.0) @ m
     assert (out[:, 0] >= within * (1.0 - 1e-12)).all()
@@ -89,5 +89,5 @@ def test_windows_hold_all_nodes_within_the_depth() -> None:
 
 def test_columns_of_other_values_have_the_largest_size_at_last() -> None:
     weights = np.random.default_rng(0).standard_normal((3, 2, 4))
-    found = with_sizes(weights, None)
-    assert np.array_equal(found[:, :2], weights) and np.array_equal(found[:, 2], np.abs(weights).max(axis=1))
+    found = with_sizes(weights, np.empty((3, 3, 4)))
+    assert np.array_equal(found[:, :2], weights) and np.allclose(found[:, 2], np.linalg.norm(weights, axis=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -65,8 +66,8 @@ def test_shorter_queries_need_fewer_nodes_of_the_keys() -> None:
     found = plan(asked(x @ torch.diag(torch.tensor([1.0, 0.5, 0.1], dtype=torch.float64)), x, beta=300.0), 1e-6)
     lengths, nodes = zip(*found.levels, strict=True)
     assert lengths[0] == pytest.approx(300.0) and nodes[0] == found.coarse_keys
-    assert lengths[-1] <= 60.0 and all(a == 2.0 * b for a, b in zip(lengths, lengths[1:], strict=False))
-    assert all(a > b for a, b in zip(nodes, nodes[1:], strict=False))
+    assert lengths[-1] <= 60.0 and all(a == 2.0 * b for a, b in pairwise(lengths))
+    assert all(a > b for a, b in pairwise(nodes))
 
 
 def test_queries_that_are_nearly_flat_have_no_plan() -> None:

@@ -1,18 +1,21 @@
 """Coordinates for queries on an ellipsoid in which attention is as smooth as for queries of one length.
 
-Queries z = A y, y on S^2, lie on {|P^-1 z| = 1}, P = (A A^T)^(1/2) with eigenvalues a <= ... <= b. As a function of y,
-e^{<z, k> - |z|} changes fast where |A y| is small, for z turns by b/a times the angle that y turns by; as a function of
-u = z/|z| it changes fast where |z| falls off from its largest value, within a/b. Between them lie the charts
+Queries z = A y, y on S^2, lie on {|P^-1 z| = 1}, P = (A A^T)^(1/2) with eigenvalues a <= ... <= b. As a
+function of y, e^{<z, k> - |z|} changes fast where |A y| is small, for z turns by b/a times the angle that y
+turns by; as a function of u = z/|z| it changes fast where |z| falls off from its largest value, within a/b.
+Between them lie the charts
     v = P^-t z/|P^-t z| on S^2,   z(v) = P^t v/|P^(t-1) v|,
-t = 1 for y up to a rotation, t = 0 for u. For t = 1/2 the scale is 1/sqrt(b) everywhere, as for queries of length b,
-unless b/a is large compared with b.
+t = 1 for y up to a rotation, t = 0 for u. For t = 1/2 the scale is 1/sqrt(b) everywhere, as for queries of
+length b, unless b/a is large compared with b.
 
-With x + is in place of an angle x of v, v = v' + iv'', the modulus of e^{<z, k> - h}, h^2 = |z|^2 + c^2, is at most
+With x + is in place of an angle x of v, v = v' + iv'', the modulus of e^{<z, k> - h}, h^2 = |z|^2 + c^2, is at
+most
     e^{r(s)},   r = largest |Re z| - Re h,
-and its Fourier coefficient l at most e^{r(s) - ls} for every s. z and h are quotients of square roots of the forms
-|P^t v|^2 + c^2 |P^(t-1) v|^2 and |P^(t-1) v|^2, analytic as long as neither vanishes, which tanh s < sqrt(least/largest
-eigenvalue) of both makes sure of. In the frame of the axes of P, r is largest where v' and v'' lie in the planes of the
-axes, and there everything is real (found numerically; `tests/attention/sphere/test_ellipsoid.py` repeats it).
+and its Fourier coefficient l at most e^{r(s) - ls} for every s. z and h are quotients of square roots of the
+forms |P^t v|^2 + c^2 |P^(t-1) v|^2 and |P^(t-1) v|^2, analytic as long as neither vanishes, which tanh s <
+sqrt(least/largest eigenvalue) of both makes sure of. In the frame of the axes of P, r is largest where v' and
+v'' lie in the planes of the axes, and there everything is real (found numerically;
+`tests/attention/sphere/test_ellipsoid.py` repeats it).
 """
 
 from __future__ import annotations
@@ -67,7 +70,7 @@ class Smoothness(NamedTuple):
 
 
 def smoothness(surface: Ellipsoid, power: float, soft: float, high: float | None = None) -> Smoothness:
-    """Bounds along all great circles through the poles and all circles of latitude, or where sin(theta) = `high`."""
+    """Bounds along great circles through the poles and all circles of latitude, or where sin(theta) = `high`."""
     low_form = surface.axes ** (2.0 * power - 2.0)
     high_form = surface.axes ** (2.0 * power)
     top_form = high_form + soft**2 * low_form

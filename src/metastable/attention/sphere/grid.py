@@ -1,22 +1,26 @@
-"""Attention on S^2 by a Fourier grid of (theta, phi): a fixed cost per token, and a bound of the error of each row.
+"""Attention on S^2 by a Fourier grid of (theta, phi): a fixed cost per token, and a bound of the error of each
+row.
 
-For keys k, queries z = beta q on a sphere or an ellipsoid with the coordinates v on S^2 (`sphere.ellipsoid`), and mass
-one in total,
+For keys k, queries z = beta q on a sphere or an ellipsoid with the coordinates v on S^2 (`sphere.ellipsoid`),
+and mass one in total,
     T(v) = e^{-h(z)} sum_j m_j e^{<z, k_j>} (k_j, 1),   h = |z| or a little more (`sphere.plan`),
 is a smooth function of the angles of v, and so is e^{<z, k> - h} as a function of the angles of k. On the torus
-that covers the sphere twice (theta once around), both are known from N x N nodes, N about sqrt(8 |z| log(1/eps)):
+that covers the sphere twice (theta once around), both are known from N x N nodes, N about sqrt(8 |z|
+log(1/eps)):
 1. masses are spread to a fine grid (`sphere.gridding`), and Fourier transforms make weights of coarse nodes of them
    (`sphere.transforms`), fewer nodes for shorter queries;
 2. T is summed at the coarse nodes of v over nodes near z (`sphere.nodes`);
 3. Fourier transforms bring T to the fine grid, and every query interpolates it there.
-All this errs by at most eps relative to e^{h}, where eps is known before any token is seen: along the circles of
-theta and of phi, e^{<z, k> - |z|} has the Fourier coefficients e^{-r} I_l(r), r <= |z|, and the window errs by a
-known E_l on each (`sphere.window`). Hence the error of a row is at most 2 eps/T_4(v), known once T_4 is. It is small for
-queries that look at keys, and useless for those that look away from all keys (clusters with B != I): rows with too
-large an error are handed to the cells of `sphere.cells`, which hold there, too, but cost more per token.
+All this errs by at most eps relative to e^{h}, where eps is known before any token is seen: along the circles
+of theta and of phi, e^{<z, k> - |z|} has the Fourier coefficients e^{-r} I_l(r), r <= |z|, and the window errs
+by a known E_l on each (`sphere.window`). Hence the error of a row is at most 2 eps/T_4(v), known once T_4 is.
+It is small for queries that look at keys, and useless for those that look away from all keys (clusters with B
+!= I): rows with too large an error are handed to the cells of `sphere.cells`, which hold there, too, but cost
+more per token.
 
-Cost: about 0.55 us of CPU time per token, at any rtol, and O(beta log(1/rtol)) for the grids when A is a multiple
-of a rotation; otherwise O(beta log(1/rtol)^2) pairs of nodes. Limits as for the cells, and queries as above.
+Cost: about 0.55 us of CPU time per token, at any rtol, and O(beta log(1/rtol)) for the grids when A is a
+multiple of a rotation; otherwise O(beta log(1/rtol)^2) pairs of nodes. Limits as for the cells, and queries as
+above.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from torch import Tensor
 
 from metastable.attention.direct import FUSED
 from metastable.attention.operands import Operands
-from metastable.attention.sphere.cells import attend_sphere_cells, checked_keys
+from metastable.attention.sphere.cells import attend_sphere_cells, checked_keys, other_values
 from metastable.attention.sphere.ellipsoid import Ellipsoid, smoothness
 from metastable.attention.sphere.gridding import columns_of, interpolator, rows_of
 from metastable.attention.sphere.nodes import BAND, attend_rings, node_attention, ring_nodes, with_sizes
@@ -47,8 +51,8 @@ _MOST_LOST = 0.02
 """Share of the sampled rows that the grid may leave to the cells before these are taken for all rows."""
 
 
-def attend_sphere_grid(operands: Operands, rtol: float) -> tuple[Float[Tensor, "q 3"], Float[Tensor, "q"], float]:
-    """m_i = sum_j m_j e^{beta <q_i, k_j>} k_j/Z_i,   Z_i = sum_j m_j e^{beta <q_i, k_j>},   keys on S^2.
+def attend_sphere_grid(operands: Operands, rtol: float) -> tuple[Float[Tensor, "q v"], Float[Tensor, "q"], float]:
+    """m_i = sum_j m_j e^{beta <q_i, k_j>} v_j/Z_i,   Z_i = sum_j m_j e^{beta <q_i, k_j>},   keys on S^2.
 
     Returns (mean, log Z, error) as `attend_sphere_cells`, for queries that are a matrix times the keys or of one
     length; rows whose bound exceeds rtol come from the cells.
@@ -61,16 +65,16 @@ def attend_sphere_grid(operands: Operands, rtol: float) -> tuple[Float[Tensor, "
     """
     k, m, off_sphere = checked_keys(operands, rtol)
     queries = operands.queries
-    n = queries.shape[0]
+    n, d_v = queries.shape[0], operands.values.shape[1]
     if n == 0:
-        return queries.new_empty((0, 3)), queries.new_empty(0), 0.0
+        return queries.new_empty((0, d_v)), queries.new_empty(0), 0.0
     where = operands.once(surface)
     if where is None:
         raise InvalidInput(
             "the grid on S^2 needs queries that are a matrix times the keys, or of one length; use kernel='sphere'"
         )
     grids = operands.once(plan, rtol)
-    mean, log_partition = torch.empty((n, 3), dtype=torch.float64), torch.empty(n, dtype=torch.float64)
+    mean, log_partition = torch.empty((n, d_v), dtype=torch.float64), torch.empty(n, dtype=torch.float64)
     errors = np.full(n, np.inf)
     rounding = 8.0 * np.finfo(np.float64).eps * (64.0 + where.longest)
     if grids is not None:
@@ -81,8 +85,8 @@ def attend_sphere_grid(operands: Operands, rtol: float) -> tuple[Float[Tensor, "
             errors = np.where(total > error, 2.0 * error / (total - error), np.inf)
         squares = np.einsum("ic,ic->i", queries.numpy(), queries.numpy()) * operands.beta**2
         depths = np.log(np.maximum(total, 1e-300))
-        # A row r (1 + miss) in place of r is one of scores x = r (1 - <u, k>), weights e^-x, times 1 + miss: it differs by
-        # miss x e^-x, which is at most L (e^-x + e^-L) miss for every L >= 1.
+        # Queries longer by 1 + miss have their x = |z| - <z, k> times that: weights e^-x differ by miss x e^-x,
+        # which is at most L (e^-x + e^-L) miss for every L >= 1.
         errors += rounding + 2.0 * where.longest * off_sphere + 4.0 * where.miss * (1.0 - depths)
         total[:] = depths + np.sqrt(squares + grids.soft**2) + math.log(total_mass)
     failed = np.flatnonzero(~(errors <= rtol))
@@ -104,28 +108,41 @@ def grid_cost(operands: Operands, rtol: float) -> float:
     grids = operands.once(plan, rtol)
     if grids is None or grids.lost > _MOST_LOST:
         return math.inf
-    return 350.0 * len(operands.keys) + 250.0 * len(operands.queries) + grids.nanoseconds
+    d_v = operands.values.size(1)
+    spread, read = (1, 1) if operands.values_are_keys else (d_v + 1, -(-d_v // 3))
+    per_key, per_query = 150.0 + 200.0 * spread, 50.0 + 200.0 * read
+    tokens = per_key * len(operands.keys) + per_query * len(operands.queries)
+    return tokens + (0.8 + 0.2 * spread) * grids.nanoseconds
 
 
 def _attend_grid(
     operands: Operands, where: Surface, keys: np.ndarray, mass: np.ndarray, grids: Plan, mean: np.ndarray,
     total: np.ndarray,
 ) -> np.ndarray:  # fmt: skip
-    """Fills the means and T_4 of all queries; returns bounds of their errors relative to e^{h}, of all or one by one."""
+    """Fills the means and the total T of all queries; returns bounds of their errors relative to e^{h}."""
     kept = grids.window
     tokens = placed(keys, kept.fine)
-    modes = [spectrum(tokens, mass, kept, grids.coarse_keys)]
+    values, longest_value = other_values(operands)
+    columns = [mass] if values is None else [*(values.T * mass), mass]
+    modes = [spectrum(tokens, column, kept, grids.coarse_keys) for column in columns]
     fields, errors = _fields(where, modes, grids)
     if where.ellipsoid is not None:
         tokens = placed(where.ellipsoid.chart(grids.power, operands.queries.numpy()), kept.fine)
     elif where.points is not None:
         tokens = placed(where.points, kept.fine)
     interpolate = interpolator(kept.width, len(kept.table) - 1)
+    for column in range(0, mean.shape[1], 3):
+        part = [min(c, mean.shape[1] - 1) for c in range(column, column + 3)]
+        at_once = fields if fields.shape[1] == 4 else np.ascontiguousarray(fields[:, [*part, -1]])
+        three = mean if mean.shape[1] == 3 else np.empty((len(mean), 3))
 
-    def work(first: int, last: int) -> None:
-        interpolate(tokens.theta, tokens.phi, tokens.order, first, last, kept.table, fields, mean, total)
+        def work(first: int, last: int, fields: np.ndarray = at_once, three: np.ndarray = three) -> None:
+            interpolate(tokens.theta, tokens.phi, tokens.order, first, last, kept.table, fields, three, total)
 
-    over_rows(work, len(tokens.order), cost=200.0 * len(tokens.order))
+        over_rows(work, len(tokens.order), cost=200.0 * len(tokens.order))
+        mean[:, part] = three
+    if longest_value != 1.0:
+        mean *= longest_value
     if len(errors) > 1:
         lengths = np.sqrt(np.einsum("ic,ic->i", operands.queries.numpy(), operands.queries.numpy())) * operands.beta
         # A row near the shortest queries of a level interpolates between nodes of the next one, too.
@@ -135,7 +152,7 @@ def _attend_grid(
 
 
 def _fields(where: Surface, modes: list[np.ndarray], grids: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """(rows, 4, columns): T on the padded fine grid; what it costs relative to e^{h} at each level, aliases aside."""
+    """(rows, c, columns): T on the padded fine grid; its error relative to e^{h} at each level, aliases aside."""
     kept, n = grids.window, grids.coarse_queries
     if where.ellipsoid is None:
         weights = np.stack([node_weights(part, kept, n) for part in modes], axis=1)
@@ -209,7 +226,7 @@ def _attend_level(targets: np.ndarray, weights: np.ndarray, longest: float, grid
     for ring, count in enumerate(counts):
         few[ring, :, :count] = fft.irfft(modes[ring, :, : count // 2], n=count) if count < most else weights[ring]
     nodes = ring_nodes(theta, counts, most)
-    columns = with_sizes(few, nodes if few.shape[1] == 1 else None)
+    columns = with_sizes(few, nodes)
     attend, depth = node_attention(columns.shape[1]), _depth(weights, grids)
     sums = np.empty((len(targets), columns.shape[1]))
 

@@ -1,10 +1,11 @@
 """Sums over the nodes of one (theta, phi) grid at those of another, without what is too far to count.
 
-Sources are rings of nodes, each with a few columns of weights of any sign, the last of which are their sizes: for the
-keys themselves (w k, w, |w|). `attend_rings`: targets r y with y on the same rings; then the score of two nodes
-depends on their rings and on the difference of their longitudes only, and a Fourier transform along the rings
-diagonalises it. `node_attention`: any targets z; the nodes of a ring with <z, k> >= h - `depth` form a window around the
-longitude of z, and a few neighbouring targets share the union of their windows, which is collected once.
+Sources are rings of nodes, each with a few columns of weights of any sign, the last of which are their sizes:
+for the keys themselves (w k, w, |w|). `attend_rings`: targets r y with y on the same rings; then the score of
+two nodes depends on their rings and on the difference of their longitudes only, and a Fourier transform along
+the rings diagonalises it. `node_attention`: any targets z; the nodes of a ring with <z, k> >= h - `depth` form
+a window around the longitude of z, and a few neighbouring targets share the union of their windows, which is
+collected once.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from metastable.attention.exp2 import LOG2_E, NO_REASSOCIATION, REDUCTION, exp2,
 _GROUP, BAND = 32, 6
 """Neighbouring targets that share one collection of nodes, and rings that they should be taken from."""
 _BLOCK = 256
-"""Nodes that all targets of a group look at before the next ones: with the five columns of the keys 16 KB, half of a
-first-level cache."""
+"""Nodes that all targets of a group look at before the next ones: 16 KB with the five columns of the keys, half of
+a first-level cache."""
 
 
 def ring_nodes(theta: np.ndarray, counts: np.ndarray, most: int) -> np.ndarray:
@@ -37,17 +38,17 @@ def ring_nodes(theta: np.ndarray, counts: np.ndarray, most: int) -> np.ndarray:
     )
 
 
-def with_sizes(weights: np.ndarray, nodes: np.ndarray | None) -> np.ndarray:
-    """Columns for (rings, c, N) weights: (w k, w, |w|) with the nodes, for c = 1; else (w, largest |w|)."""
-    sizes = np.abs(weights).max(axis=1, keepdims=True)
-    return np.concatenate((weights, sizes) if nodes is None else (weights * nodes, weights, sizes), axis=1)
+def with_sizes(weights: np.ndarray, nodes: np.ndarray) -> np.ndarray:
+    """Columns of (rings, c, N) weights of nodes: (w k, w, |w|) for c = 1, that of the masses; else (w, |w|)."""
+    sizes = np.sqrt(np.square(weights).sum(axis=1, keepdims=True))
+    return np.concatenate((weights * nodes, weights, sizes) if weights.shape[1] == 1 else (weights, sizes), axis=1)
 
 
 def attend_rings(r: float, columns: np.ndarray, depth: float) -> tuple[np.ndarray, float]:
     """sum_b w_b e^{<z, k_b> - r} of all columns (rings, c, N) at the targets z = r k_a for all nodes.
 
-    Rings lie at (a + 1/2) pi/rings. Returns (rings, c - 1, N/2 + 1): the sums of all columns but the last, transformed
-    along the rings; and the largest sum of the last.
+    Rings lie at (a + 1/2) pi/rings. Returns (rings, c - 1, N/2 + 1): the sums of all columns but the last,
+    transformed along the rings; and the largest sum of the last.
     """
     rings, _, count = columns.shape
     theta = (np.arange(rings) + 0.5) * (math.pi / rings)
@@ -142,8 +143,8 @@ def node_attention(count: int) -> Callable[..., None]:
     ) -> None:  # fmt: skip
         """out[t] = sum_b w_b e^{<z_t, k_b> - h} of all columns over nodes k_b near z_t, h = sqrt(|z_t|^2 + soft^2).
 
-        theta (rings,) increasing; counts (rings,) nodes per ring, the first ones of nodes (rings, 3, most) and columns
-        (rings, c, most); targets (n, 3), neighbours near each other; out (n, c).
+        theta (rings,) increasing; counts (rings,) nodes per ring, the first ones of nodes (rings, 3, most) and
+        columns (rings, c, most); targets (n, 3), neighbours near each other; out (n, c).
         """
         wide()
         seen = np.empty((3 + count, counts.sum()))

@@ -1,9 +1,9 @@
-"""What the Fourier grid on S^2 needs to know before it is laid out: the surface of the queries, how far they look
-from the keys, and the sizes of grids and windows that meet a tolerance (`sphere.grid`).
+"""What the Fourier grid on S^2 needs to know before it is laid out: the surface of the queries, how far they
+look from the keys, and the sizes of grids and windows that meet a tolerance (`sphere.grid`).
 
-Errors are relative to e^{h(z)}, h = sqrt(|z|^2 + c^2). For queries of one length c = 0. For queries on an ellipsoid,
-c > 0 makes e^{<z, k> - h} smoother where |z| is small, and the errors of rows with |z| < c^2 larger. The c and the chart
-of the ellipsoid (`sphere.ellipsoid`) are taken that cost least.
+Errors are relative to e^{h(z)}, h = sqrt(|z|^2 + c^2). For queries of one length c = 0. For queries on an
+ellipsoid, c > 0 makes e^{<z, k> - h} smoother where |z| is small, and the errors of rows with |z| < c^2 larger.
+The c and the chart of the ellipsoid (`sphere.ellipsoid`) are taken that cost least.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from metastable.attention.direct import FUSED
 from metastable.attention.operands import Operands
 from metastable.attention.sphere.ellipsoid import Ellipsoid, smoothness
 from metastable.attention.sphere.window import WINDOWS, Window, lebesgue, mapped_error, von_mises, window
-from metastable.sphere import fibonacci
 
 _SAMPLE, _SHORTEST = 48, 16
 """Rows that are sampled: spread over all, and the shortest ones."""
@@ -39,9 +38,12 @@ _SOFT = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
 _POWERS = (0.5, 0.75, 1.0)
 """Charts t that are tried: 1/2 is the best one for c = 0, those above it where a large c is allowed."""
 _REACH = 15.0
-"""Nodes within sqrt(2 log(1/eps)/|z|) of a target count, a share of _REACH/|z| of all of them for eps about 1e-13."""
-_LOOK = fibonacci(200).numpy()
-"""Points of a chart at which lengths are looked at for a forecast of the cost."""
+"""Nodes within sqrt(2 log(1/eps)/|z|) of a target count, a share of _REACH/|z| of all, for eps about 1e-13."""
+_HIGH, _TURN = np.meshgrid((np.arange(12) + 0.5) / 12, (np.arange(12) + 0.5) * (math.pi / 24))
+_LOOK = np.stack((np.sqrt(1 - _HIGH**2) * np.cos(_TURN), np.sqrt(1 - _HIGH**2) * np.sin(_TURN), _HIGH), 2).reshape(
+    -1, 3
+)
+"""Points of an octant of a chart, each for the same area, at which lengths are looked at for a forecast."""
 _FLATTEST = 1e-3
 """Least ratio of axes of an ellipsoid that is laid out."""
 
@@ -75,7 +77,7 @@ class Plan(NamedTuple):
     coarse_keys: int
     coarse_queries: int
     levels: tuple[tuple[float, int], ...]
-    """(length, nodes): queries that are no longer, but longer than the next length, need so many nodes of the keys."""
+    """(length, nodes of the keys) for queries that are no longer than that, but longer than the next length."""
     power: float
     """t of the chart of an ellipsoid."""
     soft: float
@@ -92,7 +94,7 @@ class Plan(NamedTuple):
 
 
 def surface(operands: Operands) -> Surface | None:
-    """The sphere or the ellipsoid that all queries lie on: those of a matrix times the keys do; None if none is found."""
+    """The sphere or ellipsoid that all queries lie on, as a matrix times the keys does; None if none is found."""
     queries, keys, beta = operands.queries.numpy(), operands.keys.numpy(), operands.beta
     if operands.queries is operands.keys or (queries.shape == keys.shape and np.array_equal(queries, keys)):
         return Surface(None, None, beta, beta, 0.0)

@@ -1,8 +1,9 @@
-"""Fourier transforms between the fine grid of (theta, phi), which tokens touch, and coarse nodes (`sphere.grid`).
+"""Fourier transforms between the fine grid of (theta, phi), which tokens touch, and coarse nodes
+(`sphere.grid`).
 
-Both grids lie on the torus that covers the sphere twice, theta once around. Masses on the fine grid become weights of
-coarse nodes, with sum_b w_b f(k_b) = sum_j m_j f(k_j) for all smooth f; sums at coarse nodes become fields on the fine
-grid, from which tokens interpolate.
+Both grids lie on the torus that covers the sphere twice, theta once around. Masses on the fine grid become
+weights of coarse nodes, with sum_b w_b f(k_b) = sum_j m_j f(k_j) for all smooth f; sums at coarse nodes become
+fields on the fine grid, from which tokens interpolate.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def placed(points: np.ndarray, fine: int) -> Placed:
 
 
 def spectrum(tokens: Placed, mass: np.ndarray, kept: Window, n: int) -> np.ndarray:
-    """(M, N/2): Fourier coefficients of masses spread to the fine grid, as far as N coarse nodes tell them apart."""
+    """(M, N/2): Fourier coefficients of masses on the fine grid, as far as N coarse nodes tell them apart."""
     fine, width = kept.fine, kept.width
     grid = np.zeros((rows_of(fine, width), columns_of(fine, width)))
     spread = spreader(width, len(kept.table) - 1)
