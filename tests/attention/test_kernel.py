@@ -121,10 +121,10 @@ def operands(n=6, d=3, d_v=None, dtype=torch.float64, length=1.0):
         ("circle", operands(d=3)),
         ("circle", operands(d=2, d_v=2)),
         ("sphere", operands(d=2)),
-        ("sphere", operands(d=3, d_v=3)),
+        ("sphere", operands(d=3, d_v=9)),
         ("sphere", operands(d=3, length=2.0)),
         ("sphere", operands(d=3, dtype=torch.float32)),
-        ("sphere_grid", operands(d=3, d_v=3)),
+        ("sphere_grid", operands(d=3, d_v=9)),
     ],
 )
 def test_what_a_kernel_cannot_is_declared_and_refused(name, wrong):

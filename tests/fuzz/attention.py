@@ -104,7 +104,7 @@ def case(seed: int) -> str | None:
     queries = x @ torch.from_numpy(matrix(rng, d)).to(dtype)
     mass = masses(rng, n_k, 34.0 if single else 300.0)
     m = None if mass is None else torch.from_numpy(mass).to(dtype if rng.integers(3) else torch.float64)
-    other = name in ("auto", "dense", "fused", "blocks", "products", "sdpa") and rng.integers(3) == 0
+    other = name != "circle" and rng.integers(3) == 0
     values = torch.from_numpy(rng.normal(size=(n_k, rng.choice([1, 2, 7])))).to(dtype) if other else None
     if name in ("auto", "dense", "blocks") and rng.integers(5) == 0:
         keys = keys * torch.from_numpy(rng.uniform(0.1, 3.0, size=(n_k, 1))).to(dtype)

@@ -33,7 +33,7 @@ def test_the_expansion_errs_by_less_than_its_bound(tolerance, widths) -> None:
     seen, centre, frame, reference, log_floor, points, keys = box(3, widths)
     orders, bound = orders_for(seen, centre, frame, widths, log_floor, tolerance)
     assert orders.min() > 0 and bound <= tolerance
-    coefficients = expand(seen, centre, frame, widths, log_floor, orders)
+    coefficients = expand(seen, 3, centre, frame, widths, log_floor, orders)
     mean, log_partition = np.empty((40, 3)), np.empty(40)
     evaluate(coefficients, orders, points, 0, 40, centre, frame, widths, reference, log_floor, mean, log_partition)
     attention = seen[3] * np.exp(points.T @ keys)

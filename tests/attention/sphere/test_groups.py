@@ -24,7 +24,8 @@ def test_groups_are_computed_within_their_bound_or_split(beta) -> None:
     for group in some:
         mean, log_partition = np.zeros((3000, 3)), np.zeros(3000)
         status, errors = np.full(1, -1, dtype=np.int8), np.zeros(1)
-        attend_groups(tree, boxes, np.array([group]), 1e-7, 3000, mean, log_partition, status, errors)
+        nothing = np.empty((3000, 0))
+        attend_groups(tree, boxes, np.array([group]), 1e-7, 3000, mean, nothing, log_partition, status, errors)
         assert status[0] in (SPLIT, DONE)
         if boxes.children[group] == 0:
             assert status[0] == DONE
@@ -43,5 +44,6 @@ def test_a_group_of_too_many_queries_is_split_unseen() -> None:
     x = tokens("uniform", 500, 0).numpy()
     tree, boxes = key_tree(x, np.full(500, 1 / 500), ORDERS), query_tree(x)
     status, errors = np.full(1, -1, dtype=np.int8), np.zeros(1)
-    attend_groups(tree, boxes, np.array([0]), 1e-6, 100, np.empty((500, 3)), np.empty(500), status, errors)
+    mean, nothing = np.empty((500, 3)), np.empty((500, 0))
+    attend_groups(tree, boxes, np.array([0]), 1e-6, 100, mean, nothing, np.empty(500), status, errors)
     assert status[0] == SPLIT

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from metastable.attention.sphere.nodes import attend_nodes, attend_rings
+from metastable.attention.sphere.nodes import attend_rings, node_attention, ring_nodes, with_sizes
 
 
 def test_rings_and_nodes_are_the_same_sums() -> None:
@@ -23,18 +23,22 @@ def test_rings_and_nodes_are_the_same_sums() -> None:
     expected = np.column_stack(
         (pairs @ (weights.reshape(-1, 1) * k), pairs @ weights.ravel(), pairs @ np.abs(weights.ravel()))
     )
-    along, largest = attend_rings(r, weights, 100.0)
+    counts = np.full(rings, count)
+    nodes = ring_nodes(theta, counts, count)
+    np.testing.assert_allclose(nodes.transpose(0, 2, 1).reshape(-1, 3), k, atol=1e-15)
+    columns = with_sizes(weights[:, None], nodes)
+    along, largest = attend_rings(r, columns, 100.0)
     sums = np.fft.irfft(along, n=count).transpose(0, 2, 1).reshape(-1, 4)
     assert np.allclose(sums, expected[:, :4], rtol=0.0, atol=1e-13)
     assert largest == pytest.approx(expected[:, 4].max(), rel=1e-13)
     near = np.empty_like(expected)
-    counts = np.full(rings, count)
-    attend_nodes(r * k, theta, counts, weights, 0.0, 100.0, near)
+    attend_nodes = node_attention(5)
+    attend_nodes(r * k, theta, counts, nodes, columns, 0.0, 100.0, near)
     assert np.allclose(near, expected, rtol=0.0, atol=1e-13)
-    attend_nodes(r * k, theta, counts, weights, 0.0, 4.0, near)
+    attend_nodes(r * k, theta, counts, nodes, columns, 0.0, 4.0, near)
     dropped = math.exp(-4.0) * np.abs(weights).sum()
     assert 0.0 < np.abs(near - expected).max() <= dropped
-    along, _ = attend_rings(r, weights, 4.0)
+    along, _ = attend_rings(r, columns, 4.0)
     sums = np.fft.irfft(along, n=count).transpose(0, 2, 1).reshape(-1, 4)
     assert 0.0 < np.abs(sums - expected[:, :4]).max() <= dropped
 
@@ -43,20 +47,47 @@ def test_rings_with_fewer_nodes_near_the_poles() -> None:
     """Only the first `counts` weights of a ring are nodes; the soft length divides everything alike."""
     theta, counts = np.array([0.3, 1.2, 2.8]), np.array([2, 5, 3])
     weights = np.random.default_rng(1).uniform(size=(3, 6))
-    nodes, masses = [], []
+    vectors, masses = [], []
     for ring in range(3):
         phi = 2.0 * math.pi * np.arange(counts[ring]) / counts[ring]
         high = math.sin(theta[ring])
-        nodes.append(
+        vectors.append(
             np.stack([high * np.cos(phi), high * np.sin(phi), np.full(len(phi), math.cos(theta[ring]))], 1)
         )
         masses.append(weights[ring, : counts[ring]])
-    k, m = np.concatenate(nodes), np.concatenate(masses)
+    k, m = np.concatenate(vectors), np.concatenate(masses)
     targets = np.random.default_rng(2).normal(size=(11, 3))
     out = np.empty((11, 5))
-    attend_nodes(targets, theta, counts, weights, 1.5, 200.0, out)
+    nodes = ring_nodes(theta, counts, 6)
+    node_attention(5)(targets, theta, counts, nodes, with_sizes(weights[:, None], nodes), 1.5, 200.0, out)
     shift = np.sqrt((targets**2).sum(axis=1) + 1.5**2)
     pairs = m * np.exp(targets @ k.T - shift[:, None])
     np.testing.assert_allclose(
         out, np.column_stack([pairs @ k, pairs.sum(axis=1), pairs.sum(axis=1)]), rtol=1e-13, atol=1e-15
     )
+
+
+def test_windows_hold_all_nodes_within_the_depth() -> None:
+    """Sums over windows lie between those over nodes within reach and those over all nodes."""
+    rng = np.random.default_rng(5)
+    theta = (np.arange(60) + 0.5) * (math.pi / 60)
+    counts = np.maximum((120 * np.sin(theta)).astype(np.int64), 4)
+    nodes = ring_nodes(theta, counts, 120)
+    weights = rng.uniform(size=(60, 1, 120))
+    k = np.concatenate([nodes[ring, :, : counts[ring]].T for ring in range(60)])
+    m = np.concatenate([weights[ring, 0, : counts[ring]] for ring in range(60)])
+    direction = rng.normal(size=(70, 3))
+    targets = direction / np.linalg.norm(direction, axis=1, keepdims=True) * rng.uniform(5.0, 400.0, size=(70, 1))
+    out = np.empty((70, 2))
+    node_attention(2)(targets, theta, counts, nodes, np.repeat(weights, 2, axis=1), 0.0, 6.0, out)
+    far = targets @ k.T - np.linalg.norm(targets, axis=1)[:, None]
+    within = np.where(far >= -6.0, np.exp(far), 0.0) @ m
+    assert (out[:, 0] >= within * (1.0 - 1e-12)).all()
+    assert (out[:, 0] <= np.exp(far) @ m * (1.0 + 1e-12)).all()
+    np.testing.assert_allclose(out[:, 1], out[:, 0], rtol=1e-14)
+
+
+def test_columns_of_other_values_have_the_largest_size_at_last() -> None:
+    weights = np.random.default_rng(0).standard_normal((3, 2, 4))
+    found = with_sizes(weights, np.empty((3, 3, 4)))
+    assert np.array_equal(found[:, :2], weights) and np.allclose(found[:, 2], np.linalg.norm(weights, axis=1))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -23,12 +24,14 @@ def asked(queries, keys, beta=20.0):
 def test_surfaces_of_queries() -> None:
     x, y = tokens("uniform", 300, 0), tokens("uniform", 200, 1)
     own = surface(asked(x, x))
-    assert own.points is None and own.map is None and own.longest == own.shortest == 20.0 and own.miss == 0.0
+    assert own.points is None and own.ellipsoid is None and own.longest == own.shortest == 20.0 and own.miss == 0.0
     other = surface(asked(0.7 * y, x))
-    assert other.longest == pytest.approx(14.0) and other.map is None
-    np.testing.assert_allclose(other.points, y.numpy(), atol=1e-15)
+    assert other.longest == pytest.approx(14.0) and other.ellipsoid is None and other.miss < 1e-15
+    np.testing.assert_allclose(other.points, 0.7 * y.numpy(), atol=1e-15)
     mapped = surface(asked(x @ MATRIX, x))
-    np.testing.assert_allclose(mapped.map, 20.0 * MATRIX.T.numpy(), atol=1e-12)
+    form = (mapped.ellipsoid.frame.T * mapped.ellipsoid.axes**2) @ mapped.ellipsoid.frame
+    np.testing.assert_allclose(form, 400.0 * (MATRIX.T @ MATRIX).numpy(), atol=1e-11)
+    assert mapped.miss < 1e-14
     sizes = torch.linalg.svdvals(MATRIX)
     assert mapped.longest == pytest.approx(20.0 * float(sizes[0])) and mapped.shortest == pytest.approx(
         20.0 * float(sizes[2])
@@ -56,6 +59,15 @@ def test_a_tighter_tolerance_and_a_sharper_softmax_need_more_nodes() -> None:
     assert loose.coarse_keys < tight.coarse_keys and loose.coarse_keys < sharp.coarse_keys
     assert loose.lost == 0.0 and loose.error < 1e-4 and loose.nanoseconds < sharp.nanoseconds
     assert plan(asked(x, x, beta=1e7), 1e-9) is None
+
+
+def test_shorter_queries_need_fewer_nodes_of_the_keys() -> None:
+    x = tokens("uniform", 4000, 0)
+    found = plan(asked(x @ torch.diag(torch.tensor([1.0, 0.5, 0.1], dtype=torch.float64)), x, beta=300.0), 1e-6)
+    lengths, nodes = zip(*found.levels, strict=True)
+    assert lengths[0] == pytest.approx(300.0) and nodes[0] == found.coarse_keys
+    assert lengths[-1] <= 60.0 and all(a == 2.0 * b for a, b in pairwise(lengths))
+    assert all(a > b for a, b in pairwise(nodes))
 
 
 def test_queries_that_are_nearly_flat_have_no_plan() -> None:

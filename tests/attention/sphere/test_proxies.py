@@ -22,7 +22,7 @@ def test_cells_reproduce_polynomials_of_the_face_coordinates_exactly() -> None:
         for p in tree.orders[: tree.order[cell] + 1]:
             at = np.empty((3, p * p))
             proxy_points(tree, cell, p, at)
-            weights = tree.weights[offset : offset + p * p]
+            weights = tree.weights[0, offset : offset + p * p]
             offset += p * p
             one, two = (face + 1) % 3, (face + 2) % 3
             left = (weights * (at[one] / at[face]) ** (p - 1) * (at[two] / at[face]) ** 2).sum()

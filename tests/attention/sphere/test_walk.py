@@ -36,7 +36,7 @@ def test_the_cell_bound_holds(log_beta, direction, cell) -> None:
         needed, slope = least_order(0.0, along, size, angle, 0.0, size - along, tree.chart[cell], 0.0)
         at = np.empty((3, p * p))
         proxy_points(tree, cell, p, at)
-        weights = tree.weights[offset : offset + p * p]
+        weights = tree.weights[0, offset : offset + p * p]
         offset += p * p
         # Mass 1 and G = e^{<z, c>} make the bound relative to the centre of the cell.
         log_bound = -slope * (p - needed) + along - size

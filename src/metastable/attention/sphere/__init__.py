@@ -1,9 +1,10 @@
-"""Tokens on S^2: cells of keys, or a Fourier grid; the error is stated."""
+"""Tokens on S^2: cells of keys, or a Fourier grid, for the keys or for other values; the error is stated."""
 
 from typing import Any
 
 import torch
 
+from metastable.attention.direct import MAX_COLUMNS
 from metastable.attention.kernel import CPU, LEAST_RTOL, MOST_MASS_RATIO, Kernel
 from metastable.attention.sphere.cells import attend_sphere_cells, cells_cost
 from metastable.attention.sphere.grid import attend_sphere_grid, grid_cost
@@ -16,7 +17,7 @@ _ON_S2: dict[str, Any] = {
     "dtypes": frozenset({torch.float64}),
     "dimension": 3,
     "most_mass_ratio": MOST_MASS_RATIO,
-    "other_values": False,
+    "most_columns": MAX_COLUMNS,
     "other_lengths": False,
 }
 

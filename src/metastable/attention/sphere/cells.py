@@ -18,8 +18,8 @@ log(1/rtol)/(2 beta) and a few times more for the shape of cells and boxes. The 
 between: uniform tokens with n about 1000 beta. Measured (benchmarks/sphere_attend.py, rtol 1e-6): n = 1e6
 uniform tokens cost 0.14, 0.18, 0.3, 0.45, 1.1, 0.8 of the fused direct kernel at n = 1e5 for beta = 1, 16, 64,
 256, 1024, 1e4; three clusters with B != I cost 0.10 to 0.16 up to beta = 1024 and 0.65 at 1e4. Memory: O(n).
-Limits: d = 3, unit keys, float64 on the CPU; the value of a key is
-the key itself (apply V to the mean).
+Values other than the keys share trees, walk and bounds, and cost about one more pass per column (`sphere.values`).
+Limits: d = 3, unit keys, float64 on the CPU.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.attention.direct import MAX_COLUMNS
 from metastable.attention.operands import Operands
 from metastable.attention.sphere.groups import SPLIT, attend_groups
 from metastable.attention.sphere.tree import KeyTree, QueryTree, key_tree, query_tree
@@ -48,12 +49,12 @@ _MOST_SHARP = 2e4
 twice that is extrapolated."""
 
 
-def attend_sphere_cells(operands: Operands, rtol: float) -> tuple[Float[Tensor, "q 3"], Float[Tensor, "q"], float]:
-    """m_i = sum_j m_j e^{beta <q_i, k_j>} k_j/Z_i,   Z_i = sum_j m_j e^{beta <q_i, k_j>},   keys on S^2.
+def attend_sphere_cells(operands: Operands, rtol: float) -> tuple[Float[Tensor, "q v"], Float[Tensor, "q"], float]:
+    """m_i = sum_j m_j e^{beta <q_i, k_j>} v_j/Z_i,   Z_i = sum_j m_j e^{beta <q_i, k_j>},   keys on S^2.
 
-    Returns (mean, log Z, error). Queries are any vectors, keys unit vectors, `values` the keys. `error` bounds
-    |log Z - exact| and |mean - exact| of every row; it is at most rtol (>= 1e-14) plus rounding, which grows like
-    1e-15 beta |q|.
+    Returns (mean, log Z, error). Queries are any vectors, keys unit vectors, values any, or the keys. `error`
+    bounds |log Z - exact| and |mean - exact|, in lengths of the longest value, of every row; it is at most rtol
+    (>= 1e-14) plus rounding, which grows like 1e-15 beta |q|.
 
     >>> x = torch.eye(3, dtype=torch.float64)
     >>> equal = torch.full((3,), 1 / 3, dtype=torch.float64)
@@ -63,43 +64,49 @@ def attend_sphere_cells(operands: Operands, rtol: float) -> tuple[Float[Tensor, 
     """
     k, m, off_sphere = checked_keys(operands, rtol)
     queries = operands.queries
+    values, longest_value = other_values(operands)
     if m.min() <= 0.0:
+        values = None if values is None else values[m > 0.0]
         k, m = k[m > 0.0], m[m > 0.0]
-    n = queries.shape[0]
+    n, d_v = queries.shape[0], operands.values.shape[1]
     if n == 0:
-        return queries.new_empty((0, 3)), queries.new_empty(0), 0.0
+        return queries.new_empty((0, d_v)), queries.new_empty(0), 0.0
     scaled = queries.numpy() * operands.beta
     scale = float(m.max())
-    tree, boxes = key_tree(k, m / scale, ORDERS), query_tree(scaled)
+    tree, boxes = key_tree(k, m / scale, ORDERS, values), query_tree(scaled)
     longest = math.sqrt(float(np.einsum("ic,ic->i", scaled, scaled).max()))
     # Proxies lie on the sphere; keys that do not differ from them by what rounding did to their length.
     rounding = 8.0 * np.finfo(np.float64).eps * (64.0 + longest) + longest * off_sphere
     left = rtol - rounding if rounding < 0.75 * rtol else rtol
     sorted_mean, sorted_log_partition, bound = _attend_boxes(tree, boxes, 0.5 * left)
-    mean, log_partition = torch.empty((n, 3), dtype=torch.float64), torch.empty(n, dtype=torch.float64)
-    mean.numpy()[boxes.order] = sorted_mean
+    mean, log_partition = torch.empty((n, d_v), dtype=torch.float64), torch.empty(n, dtype=torch.float64)
+    mean.numpy()[boxes.order] = sorted_mean * longest_value
     log_partition.numpy()[boxes.order] = sorted_log_partition + math.log(scale)
     return mean, log_partition, float(2.0 * bound + rounding)
 
 
 def cells_cost(operands: Operands, rtol: float) -> float:
-    """Measured nanoseconds for keys that fill the sphere; clusters cost less, and never as much as all pairs."""
+    """Measured nanoseconds for keys that fill the sphere and B far from a rotation; clusters cost less.
+
+    Never as much as all pairs.
+    """
     if operands.pairs <= _FEW_PAIRS or operands.sharpness >= _MOST_SHARP:
         return math.inf
-    return min(5000.0 * operands.queries.shape[0] * (1.0 if rtol >= 1e-8 else 4.0), 0.8 * operands.pairs)
+    passes = 1.0 if operands.values_are_keys else 1.0 + 0.5 * operands.values.size(1)
+    return min(8000.0 * passes * operands.queries.shape[0] * (1.0 if rtol >= 1e-8 else 3.0), 0.8 * operands.pairs)
 
 
 def checked_keys(operands: Operands, rtol: float) -> tuple[np.ndarray, np.ndarray, float]:
     """(keys, masses, how far keys of positive mass are off the sphere), or a refusal of what S^2 cannot do."""
-    queries, keys, values, mass = operands.queries, operands.keys, operands.values, operands.mass
+    queries, keys, mass = operands.queries, operands.keys, operands.mass
     if queries.ndim != 2 or keys.ndim != 2 or queries.shape[1] != 3 or keys.shape[1] != 3:
         raise InvalidInput(
             f"the cell method on S^2 needs d = 3, got queries {tuple(queries.shape)} and keys {tuple(keys.shape)}"
         )
-    if values is not keys and not (values.shape == keys.shape and torch.equal(values, keys)):
-        raise InvalidInput("the cell method on S^2 attends to the keys themselves, got other values")
     if any(x.dtype != torch.float64 or x.device.type != "cpu" for x in (queries, keys, mass)):
         raise InvalidInput(f"the cell method on S^2 runs in float64 on the CPU, got {keys.dtype} on {keys.device}")
+    if operands.values.shape[1] > MAX_COLUMNS:
+        raise InvalidInput(f"values on S^2 have up to {MAX_COLUMNS} columns, got {operands.values.shape[1]}")
     if not 1e-14 <= rtol < 1.0:
         raise InvalidInput(f"rtol must lie in [1e-14, 1), got {rtol!r}")
     k, m = keys.numpy(), mass.numpy()
@@ -110,10 +117,21 @@ def checked_keys(operands: Operands, rtol: float) -> tuple[np.ndarray, np.ndarra
     return k, m, off_sphere
 
 
+def other_values(operands: Operands) -> tuple[np.ndarray | None, float]:
+    """(values over the length of the longest, that length); (None, 1) where they are the keys."""
+    keys, values = operands.keys, operands.values
+    if operands.values_are_keys or (values.shape == keys.shape and torch.equal(values, keys)):
+        return None, 1.0
+    longest = float(torch.linalg.vector_norm(values, dim=1).max())
+    longest = longest if longest > 0.0 else 1.0
+    return values.numpy() / longest, longest
+
+
 def _attend_boxes(tree: KeyTree, boxes: QueryTree, tolerance: float) -> tuple[np.ndarray, np.ndarray, float]:
     """Means and log-partitions in the order of the boxes and the largest bound, level by level."""
     n = boxes.points.shape[1]
     mean, log_partition = np.empty((n, 3)), np.empty(n)
+    others = np.empty((n, len(tree.weights) - 1))
     level = np.zeros(1, dtype=np.int64)
     most = max(n // 16, 256)
     bound = 0.0
@@ -129,7 +147,7 @@ def _attend_boxes(tree: KeyTree, boxes: QueryTree, tolerance: float) -> tuple[np
         ) -> None:
             part = slice(first, last)
             attend_groups(
-                tree, boxes, level[part], tolerance, most, mean, log_partition, status[part], errors[part]
+                tree, boxes, level[part], tolerance, most, mean, others, log_partition, status[part], errors[part]
             )
 
         over_rows(work, len(level), cost=1e6 * len(level))
@@ -138,4 +156,4 @@ def _attend_boxes(tree: KeyTree, boxes: QueryTree, tolerance: float) -> tuple[np
         count = boxes.children[split]
         within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
         level = np.repeat(boxes.child[split], count) + within
-    return mean, log_partition, bound
+    return others if others.shape[1] else mean, log_partition, bound

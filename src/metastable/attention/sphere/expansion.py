@@ -128,8 +128,11 @@ def _cut_off(
 
 
 @njit(cache=True, nogil=True, fastmath=NO_REASSOCIATION, error_model="numpy")
-def expand(seen: Any, centre: Any, frame: Any, widths: Any, log_floor: float, orders: Any) -> Any:
-    """(p_3 p_1, p_2): Chebyshev coefficients in (d_1, d_2) of sum_a W_a kappa_3^l e^{...}, l = 0, ..., p_3 - 1."""
+def expand(seen: Any, row: int, centre: Any, frame: Any, widths: Any, log_floor: float, orders: Any) -> Any:
+    """(p_3 p_1, p_2): Chebyshev coefficients in (d_1, d_2) of sum_a W_a kappa_3^l e^{...}, l = 0, ..., p_3 - 1.
+
+    The weights are those of that row of what is seen, 3 for the masses.
+    """
     p, q, levels = orders[0], orders[1], orders[2]
     # Small enough for the BLAS to stay on one thread, which is what it does below 2^18 multiplications.
     block = min(max((1 << 18) // (levels * p * q) // 8 * 8, 16), _BLOCK)
@@ -148,7 +151,7 @@ def expand(seen: Any, centre: Any, frame: Any, widths: Any, log_floor: float, or
             w[a] = frame[2, 0] * x + frame[2, 1] * y + frame[2, 2] * z
             t = z0 * x + z1 * y + z2 * z - log_floor * LOG2_E
             t = t if t > -1000.0 else -1000.0
-            weight[a] = exp2(t if t < 1000.0 else 1000.0) * seen[3, start + a]
+            weight[a] = exp2(t if t < 1000.0 else 1000.0) * seen[row, start + a]
         for a in range(length, block):
             weight[a] = 0.0
         for i in range(p):
@@ -183,8 +186,8 @@ def evaluate(
         z0, z1, z2 = points[0, n], points[1, n], points[2, n]
         d0, d1, d2 = z0 - centre[0], z1 - centre[1], z2 - centre[2]
         w = frame[2, 0] * d0 + frame[2, 1] * d1 + frame[2, 2] * d2
-        _basis((frame[0, 0] * d0 + frame[0, 1] * d1 + frame[0, 2] * d2) / widths[0], t_u, s_u)
-        _basis((frame[1, 0] * d0 + frame[1, 1] * d1 + frame[1, 2] * d2) / widths[1], t_v, s_v)
+        basis((frame[0, 0] * d0 + frame[0, 1] * d1 + frame[0, 2] * d2) / widths[0], t_u, s_u)
+        basis((frame[1, 0] * d0 + frame[1, 1] * d1 + frame[1, 2] * d2) / widths[1], t_v, s_v)
         g, g_u, g_v, g_w = 0.0, 0.0, 0.0, 0.0
         here, below = 1.0, 0.0  # d_3^l/l! and its derivative
         for l in range(levels):
@@ -211,7 +214,7 @@ def evaluate(
 
 
 @njit(cache=True, nogil=True)
-def _basis(t: float, values: Any, slopes: Any) -> None:
+def basis(t: float, values: Any, slopes: Any) -> None:
     """T_k(t) and T_k'(t), t clipped to [-1, 1]: T_(k+1) = 2t T_k - T_(k-1), and its derivative."""
     t = min(max(t, -1.0), 1.0)
     values[0], values[1], slopes[0], slopes[1] = 1.0, t, 0.0, 1.0

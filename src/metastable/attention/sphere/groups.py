@@ -11,6 +11,7 @@ import numpy as np
 from numba import njit
 
 from metastable.attention.sphere.expansion import NARROWEST, deviations, evaluate, expand, orders_for
+from metastable.attention.sphere.values import expand_values, largest_weights, value_rows
 from metastable.attention.sphere.walk import descend, row_sums, row_top, unpack, walk
 
 SPLIT, DONE = 0, 1
@@ -23,10 +24,10 @@ _FARTHEST = 2.5
 
 @njit(cache=True, nogil=True)
 def attend_groups(
-    tree: Any, queries: Any, groups: Any, rtol: float, most: int, mean: Any, log_partition: Any, status: Any,
-    errors: Any,
+    tree: Any, queries: Any, groups: Any, rtol: float, most: int, mean: Any, others: Any, log_partition: Any,
+    status: Any, errors: Any,
 ) -> None:  # fmt: skip
-    """Fills (n, 3) means and (n,) log-partitions of all queries of the groups, or marks a group as SPLIT."""
+    """Fills means (n, 3) of keys, (n, c) of other values, and log-partitions (n,), or marks a group as SPLIT."""
     found = np.empty((2, 1024), dtype=np.int64)
     for g in range(len(groups)):
         group = groups[g]
@@ -35,14 +36,16 @@ def attend_groups(
         leaf = queries.children[group] == 0
         if last - first > most and not leaf:
             continue
-        found, done, error = _attend_box(tree, queries.points, first, last, leaf, rtol, mean, log_partition, found)
+        found, done, error = _attend_box(
+            tree, queries.points, first, last, leaf, rtol, mean, others, log_partition, found
+        )
         if done:
             status[g] = DONE
             errors[g] = error
         elif leaf:
             for i in range(first, last):
                 found, done, error = _attend_box(
-                    tree, queries.points, i, i + 1, True, rtol, mean, log_partition, found
+                    tree, queries.points, i, i + 1, True, rtol, mean, others, log_partition, found
                 )
                 errors[g] = max(errors[g], error)
             status[g] = DONE
@@ -50,11 +53,11 @@ def attend_groups(
 
 @njit(cache=True, nogil=True)
 def _attend_box(
-    tree: Any, points: Any, first: int, last: int, leaf: bool, rtol: float, mean: Any, log_partition: Any,
-    found: Any,
+    tree: Any, points: Any, first: int, last: int, leaf: bool, rtol: float, mean: Any, others: Any,
+    log_partition: Any, found: Any,
 ) -> tuple[Any, bool, float]:  # fmt: skip
     """(scratch, whether the box was done, bound of its relative error)."""
-    rows = last - first
+    rows, columns = last - first, others.shape[1]
     centre, frame, widths = _box(points, first, last)
     nowhere = np.zeros(3)
     reference = np.empty(3)
@@ -77,6 +80,8 @@ def _attend_box(
             mean[first, c] = reference[c]
             log_z += centre[c] * reference[c]
         log_partition[first] = log_z
+        if columns > 0:
+            value_rows(seen, points, first, last, log_floor, False, others)
         return found, True, error
     log_floor -= 1.1 * rough * (1.0 + 2.0 * reach)
     # Not a bound, only a forecast: no expansion reaches farther than a few standard deviations of its keys.
@@ -90,25 +95,32 @@ def _attend_box(
     seen = unpack(tree, found, count, size, reference)
     orders, cut_off = np.zeros(3, dtype=np.int64), 0.0
     if not far and rows > _FEWEST_ROWS:
-        orders, cut_off = orders_for(seen, centre, frame, widths, log_floor, 0.4 * rtol)
+        sized = seen if columns == 0 else largest_weights(seen)
+        orders, cut_off = orders_for(sized, centre, frame, widths, log_floor, 0.4 * rtol)
     terms = orders[0] * orders[1] * orders[2]
     # Nanoseconds: an expansion costs its bound, exponentials and matrix product; a row one exponential per key.
     expansion = (
         size * (25.0 + orders[0] + orders[1] + 0.2 * orders[0] * orders[2] + 0.12 * terms) + 0.25 * rows * terms
-    )
-    if terms > 0 and expansion < 1.0 * rows * size:
+    ) * (1.0 + columns)
+    if terms > 0 and expansion < (1.0 + 0.2 * columns) * rows * size:
         if rows > 8 * size + 4096 and not leaf:
             return found, False, 0.0
-        coefficients = expand(seen, centre, frame, widths, log_floor, orders)
+        coefficients = expand(seen, 3, centre, frame, widths, log_floor, orders)
         evaluate(
             coefficients, orders, points, first, last, centre, frame, widths, reference, log_floor, mean,
             log_partition,
         )  # fmt: skip
+        if columns > 0:
+            expand_values(
+                seen, coefficients, orders, points, first, last, centre, frame, widths, log_floor, others
+            )  # fmt: skip
         return found, True, error + cut_off
     if rows > _DIRECT_ROWS and not leaf:
         return found, False, 0.0
     centre_floor = log_floor
     reaches_far = reach > 100.0
+    if columns > 0:
+        value_rows(seen, points, first, last, log_floor, reaches_far, others)
     for i in range(first, last):
         z0, z1, z2 = points[0, i], points[1, i], points[2, i]
         if reaches_far:  # e^{<z, k - k̄>}/G may overflow

@@ -1,9 +1,9 @@
-"""What the Fourier grid on S^2 needs to know before it is laid out: the surface of the queries, how far they look
-from the keys, and the sizes of grids and windows that meet a tolerance (`sphere.grid`).
+"""What the Fourier grid on S^2 needs to know before it is laid out: the surface of the queries, how far they
+look from the keys, and the sizes of grids and windows that meet a tolerance (`sphere.grid`).
 
-Errors are relative to e^{h(z)}, h = sqrt(|z|^2 + c^2). For queries of one length c = 0. For queries A y, e^{<z, k>
-- |z|} changes fast with y where |A y| is small; c > 0 makes that smoother, and the errors of rows with |z| < c^2
-larger. The c is taken that costs least.
+Errors are relative to e^{h(z)}, h = sqrt(|z|^2 + c^2). For queries of one length c = 0. For queries on an
+ellipsoid, c > 0 makes e^{<z, k> - h} smoother where |z| is small, and the errors of rows with |z| < c^2 larger.
+The c and the chart of the ellipsoid (`sphere.ellipsoid`) are taken that cost least.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from scipy import fft
 
 from metastable.attention.direct import FUSED
 from metastable.attention.operands import Operands
-from metastable.attention.sphere.window import WINDOWS, Window, ellipsoid, lebesgue, mapped_error, von_mises, window
+from metastable.attention.sphere.ellipsoid import Ellipsoid, smoothness
+from metastable.attention.sphere.window import WINDOWS, Window, lebesgue, mapped_error, von_mises, window
 
 _SAMPLE, _SHORTEST = 48, 16
 """Rows that are sampled: spread over all, and the shortest ones."""
@@ -26,26 +27,39 @@ _MARGIN = 4.0
 """How much less than the sampled rows allow is asked of the grids, for the rows that were not sampled."""
 _MOST_NODES = 2000
 """Largest N: the fine grid then holds four fields of up to 2000 x 4000 numbers, 256 MB."""
+_LEAST_NODES = 64
+"""N below which fewer nodes for shorter queries save nothing."""
 _LEAST_ERROR = 1e-14
 """Error relative to e^{h} that the grid can promise at best."""
 _RINGS = 24
 """Kinds of rings with different numbers of nodes."""
 _SOFT = (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
-"""Values of c/sqrt(|A|)."""
+"""Values of c/sqrt(b), b the longest axis."""
+_POWERS = (0.5, 0.75, 1.0)
+"""Charts t that are tried: 1/2 is the best one for c = 0, those above it where a large c is allowed."""
+_REACH = 15.0
+"""Nodes within sqrt(2 log(1/eps)/|z|) of a target count, a share of _REACH/|z| of all, for eps about 1e-13."""
+_HIGH, _TURN = np.meshgrid((np.arange(12) + 0.5) / 12, (np.arange(12) + 0.5) * (math.pi / 24))
+_LOOK = np.stack((np.sqrt(1 - _HIGH**2) * np.cos(_TURN), np.sqrt(1 - _HIGH**2) * np.sin(_TURN), _HIGH), 2).reshape(
+    -1, 3
+)
+"""Points of an octant of a chart, each for the same area, at which lengths are looked at for a forecast."""
+_FLATTEST = 1e-3
+"""Least ratio of axes of an ellipsoid that is laid out."""
 
 
 class Surface(NamedTuple):
-    """Queries beta q = A y."""
+    """Where the queries beta q lie."""
 
     points: np.ndarray | None
-    """(n, 3): y on S^2; None for the keys."""
-    map: np.ndarray | None
-    """(3, 3): A; None for `longest` times the identity."""
+    """(n, 3): along q, for queries of one length; None for the keys, or on an ellipsoid."""
+    ellipsoid: Ellipsoid | None
+    """None for queries of one length."""
     longest: float
     shortest: float
-    """Largest and smallest singular value of A."""
+    """Lengths between which those of the surface are."""
     miss: float
-    """Largest |beta q - A y|."""
+    """Largest | |beta q|/|z| - 1 |, z the point of the surface along q."""
 
 
 class Sampled(NamedTuple):
@@ -62,6 +76,10 @@ class Plan(NamedTuple):
     window: Window
     coarse_keys: int
     coarse_queries: int
+    levels: tuple[tuple[float, int], ...]
+    """(length, nodes of the keys) for queries that are no longer than that, but longer than the next length."""
+    power: float
+    """t of the chart of an ellipsoid."""
     soft: float
     """c in h = sqrt(|z|^2 + c^2)."""
     error: float
@@ -76,27 +94,28 @@ class Plan(NamedTuple):
 
 
 def surface(operands: Operands) -> Surface | None:
-    """The map from S^2 to the queries: queries of one length, or keys times a matrix; None if there is none."""
+    """The sphere or ellipsoid that all queries lie on, as a matrix times the keys does; None if none is found."""
     queries, keys, beta = operands.queries.numpy(), operands.keys.numpy(), operands.beta
     if operands.queries is operands.keys or (queries.shape == keys.shape and np.array_equal(queries, keys)):
         return Surface(None, None, beta, beta, 0.0)
     if beta == 0.0:  # any point will do
         return Surface(np.tile([0.0, 0.0, 1.0], (len(queries), 1)), None, 0.0, 0.0, 0.0)
     close = 64.0 * np.finfo(np.float64).eps
-    lengths = np.sqrt(np.einsum("ic,ic->i", queries, queries))
-    shortest, longest = float(lengths.min()), float(lengths.max())
+    shortest, longest = (math.sqrt(square) for square in operands.squared_queries)
     if shortest > 0.0 and longest - shortest <= close * longest:
-        r = beta * longest
-        return Surface(queries / lengths[:, None], None, r, r, beta * (longest - shortest))
+        return Surface(queries, None, beta * longest, beta * longest, 1.0 - shortest / longest)
     gram = keys.T @ keys
     if queries.shape != keys.shape or np.linalg.cond(gram) > 1e8:
         return None
-    matrix = np.linalg.solve(gram, keys.T @ queries)
-    sizes = np.linalg.svd(matrix, compute_uv=False)
-    miss = float(np.abs(keys @ matrix - queries).max())
-    if miss > close * sizes[0]:
+    _, axes, frame = np.linalg.svd(np.linalg.solve(gram, keys.T @ queries))
+    if not axes[-1] > _FLATTEST * axes[0]:
         return None
-    return Surface(None, beta * matrix.T, beta * float(sizes[0]), beta * float(sizes[-1]), 2.0 * beta * miss)
+    found = Ellipsoid(beta * axes, frame)
+    lengths = np.sqrt(np.square(found.chart(1.0, beta * queries)).sum(axis=1))
+    miss = float(np.abs(lengths - 1.0).max())
+    if miss > close * axes[0] / axes[-1]:
+        return None
+    return Surface(None, found, beta * float(axes[0]), beta * float(axes[-1]), miss)
 
 
 def sample(operands: Operands) -> Sampled:
@@ -120,33 +139,41 @@ def sample(operands: Operands) -> Sampled:
 def plan(operands: Operands, rtol: float) -> Plan | None:
     """The cheapest grids that meet rtol for the sampled rows, or as near as windows come; None if too large."""
     where = operands.once(surface)
-    if where is None or (where.map is not None and where.shortest <= 1e-3 * where.longest):
+    if where is None:
         return None
     seen = operands.once(sample)
     of_keys = of_queries = von_mises(where.longest, _MOST_NODES)
     chosen = None
-    for soft in math.sqrt(where.longest) * np.array(_SOFT if where.map is not None else (0.0,)):
+    for soft in math.sqrt(where.longest) * np.array(_SOFT if where.ellipsoid is not None else (0.0,)):
         depths = seen.depths + np.hypot(seen.lengths, soft) - seen.lengths
         within = depths < math.log(rtol / (2.5 * _LEAST_ERROR))
         lost = 1.0 - float(within[: seen.random].mean())
         if not within.any() or (soft > 0.0 and not within.all()):
             break
         wanted = rtol / (2.5 * _MARGIN) * math.exp(-float(depths[within].max()))
-        if where.map is not None:
-            of_queries = ellipsoid(where.longest, where.shortest, float(soft), _MOST_NODES)
         # What coarse grids alias is amplified by norms of interpolation, below 300 and 15 for all sizes allowed.
-        keys, queries = _coarse(of_keys, 0.1 * wanted / 300.0), _coarse(of_queries, 0.1 * wanted / 15.0)
-        if where.map is None:
-            keys = queries = max(keys, queries)
-        cost = 2e6 + 400.0 * float(max(keys, queries)) ** 2
-        if where.map is not None:
-            near = min(15.0 / float(np.median(seen.lengths[: seen.random])), 1.0)
-            cost += 0.25 * near * float(queries) ** 2 * float(keys) ** 2
-        if max(keys, queries) <= _MOST_NODES and (chosen is None or cost < chosen[0]):
-            chosen = cost, float(soft), lost, wanted, keys, queries, of_queries
+        keys = _coarse(of_keys, 0.1 * wanted / 300.0)
+        cost = 2e6 + 400.0 * float(keys) ** 2
+        if where.ellipsoid is None:
+            chosen = cost, 0.0, 0.0, lost, wanted, keys
+            continue
+        for power in _POWERS:
+            beyond = smoothness(where.ellipsoid, power, float(soft)).beyond(0.1 * wanted / 15.0)
+            lengths = where.ellipsoid.lengths(power, _LOOK)
+            near = (np.minimum(_REACH / lengths, 1.0) * 0.5 ** np.floor(np.log2(where.longest / lengths))).mean()
+            pairs = 2e6 + 400.0 * max(float(keys), 2.0 * beyond) ** 2 + near * beyond**2 * float(keys) ** 2
+            if chosen is None or pairs < chosen[0]:
+                chosen = float(pairs), power, float(soft), lost, wanted, keys
     if chosen is None:
         return None
-    cost, soft, lost, wanted, keys, queries, of_queries = chosen
+    cost, power, soft, lost, wanted, keys = chosen
+    if where.ellipsoid is None:
+        keys = queries = max(keys, _coarse(of_queries, 0.1 * wanted / 15.0))
+    else:
+        of_queries = smoothness(where.ellipsoid, power, soft).coefficients(_MOST_NODES)
+        queries = _coarse(of_queries, 0.1 * wanted / 15.0)
+    if max(keys, queries) > _MOST_NODES:
+        return None
     norm_keys, norm_queries = lebesgue(keys), lebesgue(queries)
     for width, ratio in WINDOWS:
         fine = max(int(ratio * max(keys, queries)), 2 * width + 4)
@@ -160,7 +187,13 @@ def plan(operands: Operands, rtol: float) -> Plan | None:
         # Fields are rarely as rough as the bound for queries allows: `_fields` will know.
         if error + 2.02 * window_keys <= 0.6 * wanted:
             break
-    return Plan(kept, keys, queries, soft, error, 0.1 * wanted, 2.02 * window_queries, lost, cost)
+    levels = [(where.longest, keys)]
+    while levels[-1][0] > 2.0 * where.shortest and levels[-1][1] > _LEAST_NODES:
+        longest = 0.5 * levels[-1][0]
+        levels.append((longest, min(_coarse(von_mises(longest, _MOST_NODES), 0.1 * wanted / 300.0), levels[-1][1])))
+    return Plan(
+        kept, keys, queries, tuple(levels), power, soft, error, 0.1 * wanted, 2.02 * window_queries, lost, cost
+    )
 
 
 def thinned(
@@ -173,7 +206,7 @@ def thinned(
     counts = [
         min(_coarse(np.append(np.ones(2), weights(step / _RINGS)), rest), most) for step in range(1, _RINGS + 1)
     ]
-    return theta, np.array(counts)[steps - 1]
+    return theta, np.maximum.accumulate(counts)[steps - 1]
 
 
 def _coarse(weights: np.ndarray, rest: float) -> int:

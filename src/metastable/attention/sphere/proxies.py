@@ -64,42 +64,48 @@ def proxy_points(tree: Any, cell: int, p: int, out: Any) -> None:
 @njit(cache=True, nogil=True)
 def gather(tree: Any, xy: Any, cells: Any) -> None:
     """Weights of cells from their keys: moments sum_j m_j T_k(x_j) T_l(y_j), and from them every order."""
-    t_x, t_y = np.empty(_BLOCK), np.empty(_BLOCK)
     for cell in cells:
-        p = tree.orders[tree.order[cell]]
-        moments, product = np.zeros((p, p)), np.empty((p, p))
-        left, right = np.empty((p, _BLOCK)), np.empty((p, _BLOCK))
-        box = tree.box[cell]
-        x, y = 0.5 * (box[0] + box[1]), 0.5 * (box[2] + box[3])
-        h_x, h_y = max(0.5 * (box[1] - box[0]), 1e-300), max(0.5 * (box[3] - box[2]), 1e-300)
-        for first in range(tree.start[cell], tree.stop[cell], _BLOCK):
-            length = min(_BLOCK, tree.stop[cell] - first)
-            left[0, length:] = 0.0
-            for a in range(length):
-                t_x[a] = min(max((xy[first + a, 0] - x) / h_x, -1.0), 1.0)
-                t_y[a] = min(max((xy[first + a, 1] - y) / h_y, -1.0), 1.0)
-                left[0, a] = tree.keys[3, first + a]
-            t_x[length:], t_y[length:] = 0.0, 0.0
-            right[0] = 1.0
-            for a in range(_BLOCK):
-                left[1, a] = left[0, a] * t_x[a]
-                right[1, a] = t_y[a]
-            for k in range(2, p):
-                for a in range(_BLOCK):
-                    left[k, a] = 2.0 * t_x[a] * left[k - 1, a] - left[k - 2, a]
-                    right[k, a] = 2.0 * t_y[a] * right[k - 1, a] - right[k - 2, a]
-            np.dot(left, right.T, product)
-            moments += product
-        _store(tree, cell, moments)
+        for column in range(len(tree.weights)):
+            _gather_one(tree, xy, cell, column)
 
 
 @njit(cache=True, nogil=True)
-def _store(tree: Any, cell: int, moments: Any) -> None:
+def _gather_one(tree: Any, xy: Any, cell: int, column: int) -> None:
+    t_x, t_y = np.empty(_BLOCK), np.empty(_BLOCK)
+    p = tree.orders[tree.order[cell]]
+    moments, product = np.zeros((p, p)), np.empty((p, p))
+    left, right = np.empty((p, _BLOCK)), np.empty((p, _BLOCK))
+    box = tree.box[cell]
+    x, y = 0.5 * (box[0] + box[1]), 0.5 * (box[2] + box[3])
+    h_x, h_y = max(0.5 * (box[1] - box[0]), 1e-300), max(0.5 * (box[3] - box[2]), 1e-300)
+    for first in range(tree.start[cell], tree.stop[cell], _BLOCK):
+        length = min(_BLOCK, tree.stop[cell] - first)
+        left[0, length:] = 0.0
+        for a in range(length):
+            t_x[a] = min(max((xy[first + a, 0] - x) / h_x, -1.0), 1.0)
+            t_y[a] = min(max((xy[first + a, 1] - y) / h_y, -1.0), 1.0)
+            left[0, a] = tree.keys[3 + column, first + a]
+        t_x[length:], t_y[length:] = 0.0, 0.0
+        right[0] = 1.0
+        for a in range(_BLOCK):
+            left[1, a] = left[0, a] * t_x[a]
+            right[1, a] = t_y[a]
+        for k in range(2, p):
+            for a in range(_BLOCK):
+                left[k, a] = 2.0 * t_x[a] * left[k - 1, a] - left[k - 2, a]
+                right[k, a] = 2.0 * t_y[a] * right[k - 1, a] - right[k - 2, a]
+        np.dot(left, right.T, product)
+        moments += product
+    _store(tree, cell, column, moments)
+
+
+@njit(cache=True, nogil=True)
+def _store(tree: Any, cell: int, column: int, moments: Any) -> None:
     at = tree.offset[cell]
     for index in range(tree.order[cell] + 1):
         p = tree.orders[index]
         from_moments = tree.lagrange[index]
-        _product(from_moments, moments, from_moments, p, tree.weights[at : at + p * p].reshape(p, p))
+        _product(from_moments, moments, from_moments, p, tree.weights[column, at : at + p * p].reshape(p, p))
         at += p * p
 
 
@@ -132,7 +138,7 @@ def inherit(tree: Any, cells: Any) -> None:
         box = tree.box[cell]
         x, y = 0.5 * (box[0] + box[1]), 0.5 * (box[2] + box[3])
         h_x, h_y = max(0.5 * (box[1] - box[0]), 1e-300), max(0.5 * (box[3] - box[2]), 1e-300)
-        moments = np.zeros((p, p))
+        moments = np.zeros((len(tree.weights), p, p))
         for part in range(tree.child[cell], tree.child[cell] + tree.children[cell]):
             inner = tree.box[part]
             part_x, part_y = 0.5 * (inner[0] + inner[1]), 0.5 * (inner[2] + inner[3])
@@ -144,6 +150,9 @@ def inherit(tree: Any, cells: Any) -> None:
                 chebyshev((part_y + part_h_y * node - y) / h_y, values)
                 along_y[:, a] = values
             first = tree.offset[part] + before
-            _product(along_x, tree.weights[first : first + p * p].reshape(p, p), along_y, p, transferred)
-            moments += transferred
-        _store(tree, cell, moments)
+            for column in range(len(moments)):
+                weights = tree.weights[column, first : first + p * p].reshape(p, p)
+                _product(along_x, weights, along_y, p, transferred)
+                moments[column] += transferred
+        for column in range(len(moments)):
+            _store(tree, cell, column, moments[column])

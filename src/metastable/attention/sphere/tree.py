@@ -47,21 +47,27 @@ class KeyTree(NamedTuple):
     offset: np.ndarray
     """(cells,): where the weights of the cell begin, the p^2 of every order one after the other."""
     weights: np.ndarray
+    """(1 + columns, ...): of the masses, and of each column of other values."""
     lagrange: np.ndarray
     """(orders, p, p): `lagrange(p)` of every order."""
     keys: np.ndarray
-    """(4, n): sorted keys and masses as columns."""
+    """(4 + columns, n): sorted keys, masses, and masses times each column of other values."""
 
 
-def key_tree(keys: np.ndarray, mass: np.ndarray, orders: np.ndarray) -> KeyTree:
-    """Cells of unit keys (n, 3) with masses (n,), all positive."""
+def key_tree(
+    keys: np.ndarray, mass: np.ndarray, orders: np.ndarray, values: np.ndarray | None = None
+) -> KeyTree:  # fmt: skip
+    """Cells of unit keys (n, 3) with masses (n,), all positive, and of other values (n, c), if any."""
     code, xy = np.empty(len(keys), dtype=np.int64), np.empty((len(keys), 2))
     _face_code(keys, code, xy)
     sorting = np.argsort(code)
     code, xy = code[sorting], xy[sorting]
     start, stop, child, children = cells(code, 2, KEY_LEAF)
-    sorted_keys = np.empty((4, len(sorting)))
+    columns = 0 if values is None else values.shape[1]
+    sorted_keys = np.empty((4 + columns, len(sorting)))
     sorted_keys[:3], sorted_keys[3] = keys[sorting].T, mass[sorting]
+    if values is not None:
+        sorted_keys[4:] = values[sorting].T * sorted_keys[3]
     face = (code >> (2 * _FACE_BITS)).astype(np.int8)
     count = len(start)
     log_mass, mean = np.empty(count), np.empty((count, 3))
@@ -76,7 +82,7 @@ def key_tree(keys: np.ndarray, mass: np.ndarray, orders: np.ndarray) -> KeyTree:
         table[:p, :p] = lagrange(p)
     tree = KeyTree(
         start, stop, child, children, log_mass, mean, cone, box, face[start], chart, orders, order, offset,
-        np.empty(int(sizes.sum())), tables, sorted_keys,
+        np.empty((1 + columns, int(sizes.sum()))), tables, sorted_keys,
     )  # fmt: skip
     owners = np.flatnonzero(order >= 0)
     top = len(orders) - 1
@@ -89,7 +95,7 @@ def key_tree(keys: np.ndarray, mass: np.ndarray, orders: np.ndarray) -> KeyTree:
     def look(first: int, last: int) -> None:
         gather(tree, xy, fresh[first:last])
 
-    over_rows(look, len(fresh), cost=float(orders[-1] ** 2 * len(sorting)), quantum=16)
+    over_rows(look, len(fresh), cost=float(orders[-1] ** 2 * len(sorting) * (1 + columns)), quantum=16)
     inherit(tree, heirs[::-1])
     return tree
 

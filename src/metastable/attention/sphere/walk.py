@@ -234,8 +234,8 @@ def _dot(z: Any, k: Any) -> float:
 
 @njit(cache=True, nogil=True)
 def unpack(tree: Any, found: Any, count: int, points: int, reference: Any) -> Any:
-    """(4, points): the keys and proxies of the cells found, minus `reference`, and their weights."""
-    seen = np.empty((4, points))
+    """(4 + columns, points): the keys and proxies of the cells found, minus `reference`, and their weights."""
+    seen = np.empty((len(tree.keys), points))
     at = 0
     for i in range(count):
         cell, index = found[0, i], found[1, i]
@@ -249,7 +249,8 @@ def unpack(tree: Any, found: Any, count: int, points: int, reference: Any) -> An
             first = tree.offset[cell]
             for other in tree.orders[:index]:
                 first += other * other
-            seen[3, at : at + length] = tree.weights[first : first + length]
+            for column in range(len(tree.weights)):
+                seen[3 + column, at : at + length] = tree.weights[column, first : first + length]
         at += length
     for c in range(3):
         for a in range(points):

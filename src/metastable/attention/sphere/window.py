@@ -86,20 +86,6 @@ def von_mises(r: float, modes: int) -> np.ndarray:
     return ive(np.arange(modes), r)
 
 
-def ellipsoid(longest: float, shortest: float, soft: float, modes: int) -> np.ndarray:
-    """(modes,): bound of the Fourier coefficients of e^{<z, k> - h}, h^2 = |z|^2 + c^2, z = A y, on circles of y.
-
-    With x + is in place of the angle, y = y' + i y'', |y'| >= 1 and |y''| <= sinh s; then Re <z, k> <= |A y'| and
-    Re h >= sqrt(|A y'|^2 + c^2 - |A y''|^2), so that the modulus is at most e^{r(s)}, r = max(a - sqrt(a^2 + c^2 -
-    b^2 sinh^2 s), 0), for `shortest` = a <= |A y|/|y| <= b = `longest`, and the coefficient l at most e^{r - ls}.
-    """
-    reach = math.hypot(shortest, soft)
-    s = np.linspace(0.0, 1.0, 129)[1:-1] * math.asinh(reach / longest)
-    rise = np.maximum(shortest - np.sqrt(reach**2 - (longest * np.sinh(s)) ** 2), 0.0)
-    exponent = rise[None] - np.arange(modes)[:, None] * s[None]
-    return np.exp(np.minimum(exponent.min(axis=1), 0.0))
-
-
 def mapped_error(weights: np.ndarray, kept: Window, coarse: int) -> tuple[float, float]:
     """sum_l |f_l| E_l over the modes that N = `coarse` nodes tell apart, and sum_l |f_l| over all others.
 
