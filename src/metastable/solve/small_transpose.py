@@ -17,7 +17,7 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
-from metastable.attention.direct import ABSENT, adjoint_kernel, row_sums
+from metastable.attention.direct import ABSENT, adjoint_kernel, row_sums, written_out
 from metastable.attention.exp2 import LOG2_E, REDUCTION
 from metastable.flows.multihead import MultiHead
 from metastable.flows.pairwise import Pairwise, pairwise
@@ -92,7 +92,7 @@ def transpose_kernel(d: int) -> Callable[..., None]:
 
     The compiler knows the dimension where pairs are summed; elsewhere it would only have more to unroll.
     """
-    one_pass, two_passes = row_sums(d, d, False)
+    one_pass, two_passes = row_sums(written_out(d, d), False)
     over_pairs = adjoint_kernel(d)
 
     @njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
@@ -106,6 +106,7 @@ def transpose_kernel(d: int) -> Callable[..., None]:
         drift, k = np.zeros((count, d, n)), np.empty((count, d, n))
         mean, log_z = np.empty((count, heads, d, n)), np.empty((count, heads, n))
         v, queries, inner, q = np.empty((d + 1, n)), np.empty((d, n)), np.empty(n), np.empty(d)
+        w, total, shift = np.empty(n), np.empty((d + 1, n)), np.empty(n)
         exponent = log_share if in_exponent else np.zeros(n)
         for j in range(n):
             v[d, j] = 1.0 if in_exponent else share[j]
@@ -159,16 +160,21 @@ def transpose_kernel(d: int) -> Callable[..., None]:
                 for j in range(n):
                     bound = max(bound, inner[j])
                 bound = math.sqrt(bound) * radius
+                if bound <= BOUND and not in_exponent:
+                    for i in range(n):
+                        for c in range(dim):
+                            q[c] = queries[c, i]
+                        shift[i] = bound
+                        one_pass(q, bound, now, v, n, w, total, i)
+                else:
+                    for i in range(n):
+                        for c in range(dim):
+                            q[c] = queries[c, i]
+                        shift[i] = two_passes(q, now, v, exponent, n, w, total, i)
                 for i in range(n):
+                    log_z[stage, head, i] = shift[i] + math.log2(total[d, i])
                     for c in range(dim):
-                        q[c] = queries[c, i]
-                    if bound <= BOUND and not in_exponent:
-                        found, shift = one_pass(q, bound, now, v, n), bound
-                    else:
-                        found, shift = two_passes(q, now, v, exponent, n)
-                    log_z[stage, head, i] = shift + math.log2(found[d])
-                    for c in range(dim):
-                        mean[stage, head, c, i] = found[c] / found[d]
+                        mean[stage, head, c, i] = total[c, i] / total[d, i]
                 for i in range(n):
                     inner[i] = 1.0
                 if not normalised[head]:
