@@ -153,7 +153,7 @@ def phases_figure(outcome: Outcome) -> PhaseMap:
 def portrait_experiment(setting: Setting) -> Outcome:
     """Iid tokens on S^2: W2 to Pi#rho_0 in the stated window, then distance to the top of V, worst of some
     seeds."""
-    w, beta, n = competing(3), 60.0, setting.choose(1000, 1500)
+    w, beta, n = competing(3), 60.0, 1500
     seeds = setting.choose(2, 8)
     s = spectrum(w)
     end = terminal(s)
