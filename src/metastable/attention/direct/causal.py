@@ -38,8 +38,8 @@ _ROWS = 64
 _BLOCK = 1056
 """Keys of a block at most, as in `fused` for its widest rows; a multiple of `_LANES`."""
 _LANES = 32
-"""Keys that a row takes at a time. Of 16, 32 and 64 the fastest for d = 2 and 3 and 1000 tokens: a loop over vectors
-of 8, four at a time, leaves no remainder."""
+"""Keys that a row takes at a time. Of 16, 32 and 64 the fastest for d = 2 and 3 and 1000 tokens: a loop over four
+vectors of 8 leaves no remainder."""
 _SCORES = 1 << 21
 """Scores that a block of rows holds at once, 16 MB."""
 
