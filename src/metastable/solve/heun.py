@@ -15,6 +15,11 @@ class Heun(NoisyStep):
 
     The field dW is one realisation at both places. Without noise the order is 2. The noise does not commute, so
     that no method without the iterated integrals of the Brownian motion has a strong order above 1/2.
+
+    The weak order needs slopes of the field that agree at x and y, an angle theta ~ sqrt(h (d-1) kappa(1)) apart.
+    Those of ReLU are correlated to kappa'(cos theta)/kappa'(1) = 1 - theta/pi only, a kink: near consensus, where
+    all depends on slopes, the exponent of 1 - g is then too small by (d-3) theta/2pi and a little more, in units of
+    kappa(1), and the weak order is 1/2 (tests/solve/test_heun.py). "euler-maruyama" asks for the field at x alone.
     """
 
     name = "heun"
