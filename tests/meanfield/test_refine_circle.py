@@ -6,7 +6,7 @@ import torch
 
 from metastable import SelfAttention
 from metastable.meanfield import distance_to_limit, evolve_density, reference_skew, solve
-from metastable.meanfield.lagrangian import LEAST_MASS
+from metastable.meanfield.panel_run import LEAST_MASS
 from metastable.meanfield.refine_circle import _accuracies, refine_circle
 from metastable.papers.concentration.families import sheared
 
