@@ -1,8 +1,8 @@
 """The mean field on S^2 at late times: two resolutions and, where there is an axis, two methods side by side.
 
 For every family and temperature, at t = 2, 5, 10, 20: the change of the flow map between the last two bundles of
-lines, and its distance from the solver for laws with an axis, sqrt E|Phi - Phi'|^2 over rho_0, either of which bounds
-W2. Families: `axis` V = diag(2, 1, 1), B = 1; `I` V = diag(2, 1, .5), B = 1, a law without symmetry; `G` the same M
+lines, and its distance from the solver for laws with an axis, sqrt E|Phi - Phi'|^2 over rho_0; either bounds W2.
+Families: `axis` V = diag(2, 1, 1), B = 1; `I` V = diag(2, 1, .5), B = 1, a law without symmetry; `G` the same M
 with a sheared B = [[1, .5, 0], [0, 1, 0], [0, 0, 1]], whose clusters leave at t ~ beta/8. Rows are added to (or
 replaced in) the results file one by one.
 

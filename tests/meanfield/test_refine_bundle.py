@@ -53,7 +53,7 @@ def test_too_few_nodes_are_told():
 def test_lines_cross_the_separatrix_and_are_dense_at_its_source():
     """M = V B^T with the left eigenvector l of its largest eigenvalue: l M = lambda l, and M a = lambda_3 a."""
     V = np.array([[2.0, 0.3, 0.1], [0.0, 1.0, 0.2], [0.0, 0.0, 0.4]])
-    frame, grading = _laid_out(SelfAttention(AttentionWeights(V=V, B=np.eye(3)), 4.0), 5.0, 1e-10)
+    frame, grading = _laid_out(AttentionWeights(V=V, B=np.eye(3)), 5.0, 1e-10)
     assert np.allclose(frame @ frame.T, np.eye(3), atol=1e-12)
     assert np.allclose(frame[2] @ V, 2.0 * frame[2], atol=1e-12)
     assert np.allclose(V @ frame[0], 0.4 * frame[0], atol=1e-12)

@@ -17,7 +17,7 @@ from metastable.meanfield.panel_run import Accuracy, FlowMap
 from metastable.meanfield.panels import Panels
 from metastable.meanfield.piecewise import Array
 from metastable.meanfield.refine import Refined
-from metastable.spectral import Dominant, dominant
+from metastable.spectral import dominant
 from metastable.weights import AttentionWeights
 
 LATE = 1.5
@@ -33,18 +33,12 @@ LEAST_LINES = 16
 """Least number of lines, and a factor of their number: a third of a bundle's lines are lines of the one before."""
 
 
-def separatrix(flow: SelfAttention) -> Dominant | None:
-    """The dominant space where it is a line, so that its complement is a separatrix; None otherwise."""
-    if not isinstance(flow.weights, AttentionWeights):
-        return None
-    top = dominant(flow.weights.M)
-    return top if top.kind == "point pair" else None
-
-
 def is_late(flow: SelfAttention, t: float) -> bool:
     """Whether there is a separatrix, and time enough to concentrate away from it."""
-    top = separatrix(flow)
-    if top is None:
+    if not isinstance(flow.weights, AttentionWeights):
+        return False
+    top = dominant(flow.weights.M)
+    if top.kind != "point pair":
         return False
     e = axis_and_normal(top)[0]
     return top.gap * t > LATE * float(np.linalg.norm(flow.weights.B.numpy().T @ e))
@@ -55,7 +49,8 @@ def refine_bundle(
 ) -> Refined:
     """Flow maps on bundles, each of half as many lines again as the one before, until two agree to tol."""
     misplaced = 0.3 * tol**2
-    frame, grading = _laid_out(flow, float(times[-1]), misplaced)
+    assert isinstance(flow.weights, AttentionWeights)
+    frame, grading = _laid_out(flow.weights, float(times[-1]), misplaced)
     spacing = math.sqrt(2 * math.pi**2 / (max(kappa, 4.0) * math.log(1 / misplaced)))
     lines = LEAST_LINES * max(1, math.ceil(grading.length / spacing / 1.5 / LEAST_LINES))
     bundles: dict[int, Bundle] = {}
@@ -95,15 +90,13 @@ def refine_bundle(
     )
 
 
-def _laid_out(flow: SelfAttention, t: float, misplaced: float) -> tuple[Array, Grading]:
+def _laid_out(weights: AttentionWeights, t: float, misplaced: float) -> tuple[Array, Grading]:
     """Rows (a, b, l), and how dense lines are at a: l is normal to the separatrix, a the source of the flow on it.
 
     Lines leave a at the rate r, and mass at r + r', so that less than `misplaced` of it is there after
     log(1/misplaced)/(r + r'): lines that are not apart by then need not be resolved.
     """
-    top = separatrix(flow)
-    assert top is not None
-    M, B = flow.weights.M.numpy(), flow.weights.B.numpy()
+    top, M, B = dominant(weights.M), weights.M.numpy(), weights.B.numpy()
     normal = axis_and_normal(top)[1]
     plane = np.linalg.qr(np.column_stack([normal, np.eye(3)[:, np.argsort(np.abs(normal))[:2]]]))[0][:, 1:]
     values, vectors = np.linalg.eig(plane.T @ M @ plane)
