@@ -7,7 +7,8 @@ from metastable import SelfAttention
 from metastable.errors import SolveError
 from metastable.meanfield import reference_skew
 from metastable.meanfield.circle import circle_law
-from metastable.meanfield.lagrangian import Accuracy, flow_map
+from metastable.meanfield.lagrangian import flow_map
+from metastable.meanfield.panel_run import Accuracy
 from metastable.papers.concentration.families import plain, sheared
 from weight_families import diagonal
 

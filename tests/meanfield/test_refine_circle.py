@@ -6,8 +6,9 @@ import torch
 
 from metastable import SelfAttention
 from metastable.meanfield import distance_to_limit, evolve_density, reference_skew, solve
-from metastable.meanfield.lagrangian import LEAST_MASS
-from metastable.meanfield.refine_circle import _accuracies, refine_circle
+from metastable.meanfield.agreement import _accuracies
+from metastable.meanfield.panel_run import LEAST_MASS
+from metastable.meanfield.refine_circle import refine_circle
 from metastable.papers.concentration.families import sheared
 
 

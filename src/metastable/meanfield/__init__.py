@@ -1,5 +1,6 @@
 """The mean-field limit n = infinity: the continuity equation on the sphere, solved with a known error."""
 
+from metastable.meanfield.axial import AxialPath, solve_axial
 from metastable.meanfield.axisymmetric import axial_disorder, axisymmetric_nodes
 from metastable.meanfield.density import DensityPath, evolve_density
 from metastable.meanfield.law import Density, Empirical, Law
@@ -19,6 +20,7 @@ from metastable.meanfield.polar import polar_nodes
 from metastable.meanfield.solve import solve, solve_flow
 
 __all__ = [
+    "AxialPath",
     "Density",
     "DensityPath",
     "Empirical",
@@ -40,6 +42,7 @@ __all__ = [
     "polar_nodes",
     "reference_skew",
     "solve",
+    "solve_axial",
     "solve_flow",
     "two_atom_distance",
 ]

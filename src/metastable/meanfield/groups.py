@@ -8,14 +8,17 @@ keeps their moments (single masses may come out negative), and velocities are re
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+
 import numpy as np
 from numpy.polynomial import chebyshev
 from numpy.typing import NDArray
 
-from metastable.flows.flow import Flow
-from metastable.meanfield.circle import angular_velocity, plain_attention
 from metastable.meanfield.panels import NODES
 from metastable.meanfield.piecewise import Array
+
+Field = Callable[[float, Array, Array], Array]
 
 WIDEST_GROUP = 0.5
 """Span of a group in units of 1/kappa, and at most this in radians: there degree 15 is exact to 1e-15."""
@@ -25,10 +28,14 @@ _TO_SERIES: Array = np.asarray(np.linalg.inv(chebyshev.chebvander(_POINTS, 15)),
 
 
 class Groups:
-    """Which consecutive panels (K, 16) stand together; the others keep their own nodes."""
+    """Which consecutive panels (K, 16) stand together; the others keep their own nodes.
 
-    def __init__(self, flow: Flow, theta: Array, mass: Array, kappa: float) -> None:
-        span = WIDEST_GROUP / max(kappa, 1.0) if plain_attention(flow) else -1.0
+    field(t, angles, mass): the velocity at the angles of tokens with these masses, of either sign if kappa is
+    finite; kappa = inf keeps all panels apart.
+    """
+
+    def __init__(self, field: Field, theta: Array, mass: Array, kappa: float) -> None:
+        span = WIDEST_GROUP / max(kappa, 1.0) if math.isfinite(kappa) else -1.0
         starts, first = [0], 0
         low, high = theta[:, 0].tolist(), theta[:, -1].tolist()
         for k in range(1, len(low)):
@@ -42,13 +49,12 @@ class Groups:
         count = size[grouped]
         self.of = np.repeat(np.arange(len(count)), count)
         self.first = np.cumsum(count) - count
-        self.flow, self.mass = flow, mass
+        self.field, self.mass = field, mass
 
     def velocity(self, t: float, theta: Array) -> Array:
         """The angular velocity at all nodes."""
-        flow = self.flow
         if not len(self.first):
-            return angular_velocity(flow, t, theta.ravel(), self.mass.ravel()).reshape(theta.shape)
+            return self.field(t, theta.ravel(), self.mass.ravel()).reshape(theta.shape)
         alone, near = theta[~self.inside], theta[self.inside]
         low = np.minimum.reduceat(near.min(axis=1), self.first)
         high = np.maximum.reduceat(near.max(axis=1), self.first)
@@ -60,7 +66,7 @@ class Groups:
         points = middle[:, None] + half[:, None] * _POINTS
         angles = np.concatenate([alone.ravel(), points.ravel()])
         weight = np.concatenate([self.mass[~self.inside].ravel(), (moments @ _TO_SERIES).ravel()])
-        found = angular_velocity(flow, t, angles, weight)
+        found = self.field(t, angles, weight)
         out = np.empty_like(theta)
         out[~self.inside] = found[: alone.size].reshape(-1, NODES)
         series = found[alone.size :].reshape(-1, 16) @ _TO_SERIES.T

@@ -93,19 +93,22 @@ class Panels:
             host[theirs] = mine[np.searchsorted(self.left[mine], finer.left[theirs], side="right") - 1]
         shift = np.ldexp(finer.left - self.left[host], self.level[host])
         xi = 2 * shift[:, None] + np.ldexp(1.0, self.level[host] - finer.level)[:, None] * (XI + 1) - 1
-        series = values[host] @ _TO_SERIES.T
+        series = _along(_TO_SERIES, values[host])
         same = finer.level == self.level[host]
-        return np.where(same[:, None], values[host], _clenshaw(series, xi))
+        if values.ndim == 2:
+            return np.where(same[:, None], values[host], _clenshaw(series, xi))
+        read = np.stack([_clenshaw(series[..., i], xi) for i in range(values.shape[2])], axis=-1)
+        return np.where(same[:, None, None], values[host], read)
 
 
 def halved_values(values: Array, chosen: NDArray[np.bool_]) -> Array:
-    """Values (K, 16) on `Panels.halved(chosen)`."""
+    """Values (K, 16) or (K, 16, 3) on `Panels.halved(chosen)`."""
     parts = np.where(chosen, 2, 1)
     of = np.repeat(np.arange(len(values)), parts)
     out = values[of]
     first = np.flatnonzero(chosen) + np.arange(int(chosen.sum()))
     for side in (0, 1):
-        out[first + side] = values[chosen] @ _HALVES[side].T
+        out[first + side] = _along(_HALVES[side], values[chosen])
     return out
 
 
@@ -120,9 +123,9 @@ def siblings(panels: Panels) -> NDArray[np.int64]:
 def joined(values: Array, first: NDArray[np.int64]) -> tuple[Array, Array]:
     """Values (J, 16) on the unions of the panels first, first + 1, and the largest error of reading them back."""
     pairs = np.concatenate([values[first], values[first + 1]], axis=1)
-    whole = pairs @ _JOIN.T
-    back = np.concatenate([whole @ _HALVES[0].T, whole @ _HALVES[1].T], axis=1)
-    return whole, np.abs(back - pairs).max(axis=1)
+    whole = _along(_JOIN, pairs)
+    back = np.concatenate([_along(half, whole) for half in _HALVES], axis=1)
+    return whole, _largest(back - pairs)
 
 
 def without_halves(panels: Panels, first: NDArray[np.int64]) -> Panels:
@@ -136,7 +139,21 @@ def without_halves(panels: Panels, first: NDArray[np.int64]) -> Panels:
 
 def tails(values: Array) -> Array:
     """Size (K,) of the last three Legendre coefficients: the error of a resolved panel is below it."""
-    return np.asarray(np.abs(values @ _TO_SERIES[-3:].T).max(axis=1))
+    return _largest(_along(_TO_SERIES[-3:], values))
+
+
+def read_at(values: Array, xi: Array) -> Array:
+    """The polynomials with these values (K, 16), at points (K, ...) of [-1, 1] of their panels."""
+    return _clenshaw(_along(_TO_SERIES, values), xi)
+
+
+def _along(matrix: Array, values: Array) -> Array:
+    """The matrix times the nodes of every panel, for values (K, 16) or (K, 16, 3)."""
+    return np.asarray(np.moveaxis(np.tensordot(values, matrix, axes=(1, 1)), -1, 1))
+
+
+def _largest(values: Array) -> Array:
+    return np.asarray(np.abs(values).reshape(len(values), -1).max(axis=1))
 
 
 def _clenshaw(series: Array, xi: Array) -> Array:

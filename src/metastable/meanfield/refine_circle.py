@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 import torch
 
 from metastable import sphere
-from metastable.errors import SolveError
 from metastable.flows.flow import Flow
+from metastable.meanfield.agreement import agree
 from metastable.meanfield.circle import CircleLaw, circle_law
-from metastable.meanfield.lagrangian import LEAST_MASS, Accuracy, FlowMap, Frame, flow_map
+from metastable.meanfield.lagrangian import flow_map
 from metastable.meanfield.law import Law
+from metastable.meanfield.panel_run import Accuracy, FlowMap, Frame
 from metastable.meanfield.panels import MOST_HALVINGS, NODES
 from metastable.meanfield.piecewise import Array
 from metastable.meanfield.refine import OUTPUT_NODES, Refined
@@ -22,57 +23,26 @@ from metastable.meanfield.refine import OUTPUT_NODES, Refined
 def refine_circle(flow: Flow, law: Law, times: Array, tol: float, kappa: float, max_nodes: int) -> Refined:
     """Two runs of different accuracy on panels, and on until they agree to tol."""
     initial = circle_law(law)
-    fine: FlowMap | None = None
-    errors, converged = np.full(len(times), np.inf), False
-    stopped = ""
-    for mass, width in _accuracies(tol):
-        if fine is not None and fine.torn and mass > max(0.3 * tol**2, LEAST_MASS):
-            continue
-        coarse = fine
-        try:
-            fine = flow_map(flow, initial, times, kappa, Accuracy.within(mass, width), max_nodes)
-        except SolveError as error:
-            if fine is None:
-                raise
-            stopped = f"a finer run ended early, {error}"
-            break
-        if coarse is not None:
-            errors = np.maximum(_differences(initial, coarse, fine), 2 * math.sqrt(fine.unresolved))
-            converged = bool(errors.max() < tol) and initial.resolved
-            if converged or fine.unresolved:
-                break
-    assert fine is not None
-    reason = stopped or ("raise max_nodes or tol" if fine.unresolved else "a smaller tol refines further")
+
+    def run(accuracy: Accuracy) -> FlowMap:
+        return flow_map(flow, initial, times, kappa, accuracy, max_nodes)
+
+    found = agree(run, partial(_differences, initial), times, tol)
+    fine, errors, reason = found.fine, found.errors, found.reason
     if not initial.resolved:
         reason = f"the cells of the density sum to {initial.total:.6g} and do not resolve it: smooth it"
-    elif fine.torn and not fine.unresolved and mass <= LEAST_MASS:
-        reason = (
-            "tokens were torn apart at a separatrix, where a misplaced mass dp costs 2 sqrt(dp) and float64 leaves "
-            f"dp = {errors.max() ** 2 / 4:.1g}: raise tol"
-        )
     theta, weight, start = _dense_output(initial, fine, tol)
     return Refined(
         frames=torch.stack([sphere.from_angles(frame) for frame in theta]),
         mass=torch.from_numpy(weight),
         start=sphere.from_angles(start),
         errors=tuple(errors.tolist()),
-        converged=converged,
+        converged=found.converged and initial.resolved,
         solver="panels of the circle",
         nodes=fine.most_nodes,
         total=initial.total,
         reason=reason,
     )
-
-
-def _accuracies(tol: float) -> Iterator[tuple[float, float]]:
-    """Misplaced mass allowed, and width of the panels: cheap runs, then such that W2 = 2 sqrt(dp) is below tol."""
-    if tol < 5e-3:
-        yield 1e-3 * tol, 6.0
-        yield 1e-4 * tol, 5.0  # left out when the first run was torn: it would be in vain
-    for share, width in ((0.3, 5.5), (0.06, 4.5), (0.02, 4.0), (2e-3, 4.0), (2e-4, 4.0)):
-        yield max(share * tol**2, LEAST_MASS), width
-        if share * tol**2 <= LEAST_MASS and width == 4.0:
-            return
 
 
 def _differences(law: CircleLaw, coarse: FlowMap, fine: FlowMap) -> Array:

@@ -13,11 +13,13 @@ from metastable import sphere
 from metastable.errors import InvalidInput, SolveError
 from metastable.flows.flow import Flow, WeightedFlow
 from metastable.meanfield.caps import MOST_HEIGHTS, Split, cap_nodes, split
+from metastable.meanfield.circle import plain_attention
 from metastable.meanfield.law import LEAST_INTEGRAL, Law, checked_density
 from metastable.meanfield.limit import axis_and_normal
 from metastable.meanfield.piecewise import Array
 from metastable.meanfield.product_rule import ProductRule
 from metastable.meanfield.refine import OUTPUT_NODES, Refined
+from metastable.meanfield.refine_bundle import BUNDLE_NODES, is_late, refine_bundle
 from metastable.meanfield.sobol import sobol
 from metastable.meanfield.spikes import integral_and_spike
 from metastable.measure import Measure
@@ -32,16 +34,21 @@ PROBES_ON_S2, PROBES = 400, 512
 """Tokens without mass by which runs are compared, on S^2 and beyond (there a power of two, as Sobol points want
 it)."""
 
+MOST_NODES = 20000
+"""Most nodes of a product rule or a Sobol sequence, unless others are asked for."""
 FIRST_CAP = 6
 """First number of heights of a cap: six integrate polynomials of degree 11 over it."""
 
 
-def refine_sphere(flow: Flow, law: Law, times: Array, tol: float, kappa: float, max_nodes: int) -> Refined:
+def refine_sphere(
+    flow: Flow, law: Law, times: Array, tol: float, kappa: float, max_nodes: int | None = None
+) -> Refined:
     """Product rules (d = 3) or Sobol points (d > 3), judged by tokens without mass, each number of nodes by itself.
 
     A run with more heights and one with more longitudes say what either lacks, and only that grows: concentration
     at a pole or on a great circle asks for many of one and few of the other. Narrow parts of a mixture have nodes
-    of their own (`metastable.meanfield.caps`).
+    of their own (`metastable.meanfield.caps`). Where tokens are torn apart at a separatrix, bundles of lines take
+    over (`refine_bundle`).
     """
     quadrature = _Quadrature(split(law), _sphere_rule(flow, float(times[-1])) if law.d == 3 else None, law.d)
     probes, weight = quadrature.probes()
@@ -54,6 +61,10 @@ def refine_sphere(flow: Flow, law: Law, times: Array, tol: float, kappa: float, 
         return _SphereRun(size, points, mass, total, path.points[:, : len(points)], path.points[:, len(points) :])
 
     expected, hidden = quadrature.expected(law.integral())
+    smooth = law.d == 3 and not quadrature.law.caps and not hidden
+    if smooth and plain_attention(flow) and is_late(flow, float(times[-1])):
+        return refine_bundle(flow, law, times, tol, kappa, max_nodes or BUNDLE_NODES, expected)
+    max_nodes = max_nodes or MOST_NODES
     size = quadrature.first_size(kappa)
     base = run(size if hidden else _seen_size(quadrature, size, expected, tol, max_nodes))
     while True:

@@ -103,7 +103,7 @@ def solve_flow(
     elif flow.d == 2:
         refined = refine_circle(flow, law, grid, tol, sharpness(flow), max_nodes or 8192)
     else:
-        refined = refine_sphere(flow, law, grid, tol, sharpness(flow), max_nodes or 20000)
+        refined = refine_sphere(flow, law, grid, tol, sharpness(flow), max_nodes)
     if not refined.converged:
         sentence = (
             f"the mean field was not resolved to tol = {tol:g}: the last refinement, to {refined.nodes} nodes, "

@@ -1,0 +1,56 @@
+"""Longitudes of the lines of a bundle: dense where the flow spreads lines apart.
+
+    dphi/ds ~ 1/(1 + extra (width^2 + sin^2 phi)^{-2/5})
+On the separatrix plane of the zero-temperature flow, lines leave the direction a of its smallest eigenvalue, phi =
+0 and pi, at the rate r = (lambda_2 - lambda_3)/|B^T a|: the angle phi stands for the time log(1/phi)/r at which its
+lines are a radian apart. Equispaced in s, the rule converges like the trapezoidal rule that it is in s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from metastable.meanfield.piecewise import TWO_PI, Array, Piecewise, adapt
+
+POWER = 0.4
+"""Lines per radian grow like phi^{-4/5} towards the source, a little slower than 1/phi, which would keep them
+equally dense at all times: late, there is less mass on them to be misplaced."""
+
+
+@dataclass(frozen=True)
+class Grading:
+    """extra, width: see the module; extra = 0 is equispaced."""
+
+    extra: float = 0.0
+    width: float = 1.0
+
+    def density(self, phi: Array) -> Array:
+        """ds/dphi."""
+        return np.asarray(1 + self.extra * (self.width**2 + np.sin(phi) ** 2) ** -POWER)
+
+    @cached_property
+    def _cumulative(self) -> Piecewise:
+        def resolved(trial: Piecewise) -> np.ndarray:
+            return np.asarray(trial.tail <= 1e-14 * np.abs(trial.values).max(axis=1))
+
+        return adapt(self.density, np.linspace(0, TWO_PI, 9), resolved)[0].antiderivative()
+
+    @property
+    def length(self) -> float:
+        """The integral of ds/dphi: lines per unit of s."""
+        return self._cumulative.winding
+
+    def longitudes(self, lines: int) -> tuple[Array, Array]:
+        """Angles (lines,), and shares of the circle that sum to one; every second of 2n is one of n."""
+        wanted = np.arange(lines) * (self.length / lines)
+        low, high = np.zeros(lines), np.full(lines, TWO_PI)
+        for _ in range(60):
+            middle = (low + high) / 2
+            below = self._cumulative(middle) < wanted
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        phi = np.where(wanted == 0, 0.0, (low + high) / 2)
+        share = 1 / self.density(phi)
+        return phi, share / share.sum()

@@ -1,0 +1,25 @@
+import numpy as np
+import pytest
+
+from metastable.meanfield.longitudes import Grading
+
+
+@pytest.mark.parametrize("grading", [Grading(), Grading(0.7, 0.1), Grading(0.7, 0.003)])
+def test_the_rule_integrates_what_is_smooth_on_its_lines(grading):
+    """cos^2 phi, and a bump as wide as lines are dense: 1/(1 + sin^2(phi)/w^2) has the mean 1/sqrt(1 + 1/w^2)."""
+    phi, share = grading.longitudes(512)
+    assert share.sum() == pytest.approx(1, abs=1e-14)
+    assert share @ np.cos(phi) ** 2 == pytest.approx(0.5, abs=1e-12)
+    width = 2 * grading.width
+    bump = 1 / (1 + (np.sin(phi) / width) ** 2)
+    assert share @ bump == pytest.approx(1 / np.sqrt(1 + width**-2), abs=1e-11)
+
+
+def test_lines_are_nested():
+    """Every second line of 96 is every third of 144, so that two bundles can be compared on them."""
+    grading = Grading(0.7, 0.01)
+    assert np.allclose(grading.longitudes(96)[0][::2], grading.longitudes(144)[0][::3], atol=1e-13)
+
+
+def test_equispaced_without_grading():
+    assert np.allclose(Grading().longitudes(12)[0], 2 * np.pi * np.arange(12) / 12, atol=1e-13)
