@@ -76,3 +76,14 @@ def test_what_is_left_to_the_flow():
     assert not taken(attention(9, 2.0), ms.Measure(few.points, [1.0, 1.0, 1e-120, 1.0, 1.0]))
     low = ms.AttentionWeights.from_qkv(*(torch.randn(4, 9, dtype=torch.float64) for _ in range(2)), torch.eye(9))
     assert not taken(ms.SelfAttention(low, 1.0))
+
+
+def test_the_same_digits_wherever_the_memory_begins(tmp_path):
+    flow, rho = attention(33, 16.0), ms.Measure(ms.sphere.uniform(60, 33, seed=2))
+    whole = ms.solve(flow, rho, 2.0, times=[0.5, 2.0])
+    between = [np.empty(k) for k in range(1, 400, 7)]
+    part = ms.solve(flow, rho, 0.5)
+    longer = part.extend(2.0, times=[2.0])
+    assert len(between) and torch.equal(whole.points[-1], longer.points[-1])
+    stored = ms.solve(flow, rho, 2.0, times=[0.5, 2.0], out=tmp_path / "run.zarr")
+    assert torch.equal(whole.points, stored.points)

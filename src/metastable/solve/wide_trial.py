@@ -23,6 +23,7 @@ from metastable.attention.direct import (
     attended_rows,
     multiply,
     product_address,
+    room,
     rows_of_block,
 )
 from metastable.attention.exp2 import LOG2_E
@@ -63,11 +64,11 @@ class WideTrial:
         self.V = _factor(weights.value.T)
         self.share = (mass / mass.max()).numpy()
         self.equal = bool((mass == mass[0]).all())
-        self.points, self.queries = np.empty((n, d)), np.empty((n, d))
-        self.weighted = self.points if self.equal else np.empty((n, d))
+        self.points, self.queries = room(n, d), room(n, d)
+        self.weighted = self.points if self.equal else room(n, d)
         self.longest = np.empty(n)
         self.block, self.shifted = rows_of_block(n), False
-        self._room = threading.local()
+        self._held = threading.local()
 
     def __call__(self, points: Float[Tensor, "n d"], slope: Float[Tensor, "n d"], h: float) -> Made:
         """A step of size h from points whose velocity is the first row of the memory."""
@@ -107,11 +108,11 @@ class WideTrial:
         into = out.numpy()
 
         def some(start: int, stop: int) -> None:
-            room: tuple[Any, ...] | None = getattr(self._room, "arrays", None)
-            if room is None:
+            held: tuple[Any, ...] | None = getattr(self._held, "arrays", None)
+            if held is None:
                 height = min(self.block, n)
-                room = self._room.arrays = np.empty((height, n)), np.empty((height, d)), np.empty(height)
-            _velocity_rows(product_address(), start, stop, *given, *room, into)
+                held = self._held.arrays = room(height, n), room(height, d), room(height)
+            _velocity_rows(product_address(), start, stop, *given, *held, into)
 
         self._over_rows(some)
 
@@ -154,8 +155,8 @@ def _factor(matrix: Tensor) -> tuple[np.ndarray, bool]:
     """The matrix, and whether it is diagonal: then its diagonal as one row."""
     diagonal = torch.diagonal(matrix)
     if bool((matrix == torch.diag(diagonal)).all()):
-        return np.ascontiguousarray(diagonal.numpy())[None], True
-    return np.ascontiguousarray(matrix.numpy()), False
+        return diagonal.clone()[None].numpy(), True
+    return matrix.clone(memory_format=torch.contiguous_format).numpy(), False
 
 
 _FLAGS: Any = dict.fromkeys(("contract", "nsz", "reassoc"), True)

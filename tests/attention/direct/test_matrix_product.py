@@ -7,7 +7,7 @@ import pytest
 from numba import njit
 
 from metastable.attention.direct import matrix_product
-from metastable.attention.direct.matrix_product import multiply, product_address
+from metastable.attention.direct.matrix_product import multiply, product_address, room
 
 
 @njit
@@ -38,3 +38,9 @@ def test_a_product_and_one_with_a_transpose(address, shape):
     assert (out[:, n:] == 7.0).all()
     product(address, a, np.ascontiguousarray(b.T), True, out)
     np.testing.assert_allclose(out[:, :n], a @ b, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("shape", [(3,), (5, 7), (128, 200)])
+def test_memory_for_products_begins_at_a_line_of_the_cache(shape):
+    made = room(*shape)
+    assert made.shape == shape and made.dtype == np.float64 and made.ctypes.data % 64 == 0

@@ -195,3 +195,11 @@ def test_queries_off_any_surface_and_bad_input_are_refused() -> None:
         attend_sphere_grid(Operands(x, x, x, equal(50), 1.0), 0.0)
     empty = attend_sphere_grid(Operands(x[:0], x, x, equal(50), 1.0), 1e-6)
     assert empty[0].shape == (0, 3) and empty[2] == 0.0
+
+
+def test_few_pairs_are_not_worth_a_plan(monkeypatch):
+    """The search takes as long as all pairs of some thousand tokens, and a run would make it at every stage."""
+    asked = []
+    monkeypatch.setattr(grid, "plan", lambda *given: asked.append(given))
+    x = tokens("uniform", 2000, 0)
+    assert grid_cost(Operands(x, x, x, equal(2000), 1.0), 1e-8) == math.inf and asked == []

@@ -9,7 +9,7 @@ from metastable.attention.direct.causal import attend_causal
 from metastable.attention.direct.dense import attend_dense, dense_additions
 from metastable.attention.direct.exponents import DOUBLE
 from metastable.attention.direct.fused import MAX_COLUMNS, attend_fused, fused_additions, fused_cost, with_item
-from metastable.attention.direct.matrix_product import multiply, product_address
+from metastable.attention.direct.matrix_product import multiply, product_address, room
 from metastable.attention.direct.products import (
     LARGEST_SCORE,
     MOST_MASS_RATIO,
@@ -38,6 +38,7 @@ __all__ = [
     "attended_rows",
     "multiply",
     "product_address",
+    "room",
     "row_sums",
     "rows_of_block",
     "with_item",

@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from numba import types
 from numba.extending import intrinsic
@@ -35,6 +36,14 @@ def product_address() -> int:
     name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
     pointer.restype, pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
     return int(pointer(capsule, name(capsule)))
+
+
+def room(*shape: int) -> np.ndarray:
+    """Memory of float64 for a product that begins at a line of the cache.
+
+    The order in which MKL adds depends on where a matrix begins, and with it the last digit.
+    """
+    return np.asarray(torch.empty(shape, dtype=torch.float64).numpy())
 
 
 def _multiply(

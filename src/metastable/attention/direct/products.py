@@ -17,7 +17,7 @@ from numba import njit
 from torch import Tensor
 
 from metastable.attention.direct.exponents import DOUBLE
-from metastable.attention.direct.matrix_product import multiply, product_address
+from metastable.attention.direct.matrix_product import multiply, product_address, room
 from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2, wide
 from metastable.attention.lasting import lasting
 from metastable.attention.operands import Operands, same_tensor
@@ -71,7 +71,7 @@ def attend_products(operands: Operands) -> tuple[Tensor, Tensor]:
 
     def some_rows(start: int, stop: int) -> None:
         height = max(1, min(rows, n))
-        block_rows(address, start, stop, *given, np.empty((height, d)), np.empty((height, n_k)), *out)
+        block_rows(address, start, stop, *given, room(height, d), room(height, n_k), *out)
 
     def over_blocks(work: Callable[[int, int], None], quantum: int) -> None:
         if blas_can_be_held():
@@ -83,7 +83,7 @@ def attend_products(operands: Operands) -> tuple[Tensor, Tensor]:
     if shifted or not once:
         over_blocks(some_rows, rows)
         return mean, log_partition
-    scores, few = np.empty((n, n)), min(_MOST_ROWS, max(_LEAST_HALF, n // 64 * 16))
+    scores, few = room(n, n), min(_MOST_ROWS, max(_LEAST_HALF, n // 64 * 16))
     over_blocks(lambda start, stop: upper_rows(address, start, stop, keys, scale, few, scores), few)
     over_blocks(lambda start, stop: mirrored_rows(address, start, stop, scores, weighted, share, rows, *out), rows)
     return mean, log_partition

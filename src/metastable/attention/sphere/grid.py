@@ -47,6 +47,8 @@ from metastable.threads import over_rows
 
 _FEW_ROWS = 600
 """So many rows over all keys cost less than the trees of the cells."""
+_FEW_PAIRS = 12_000_000
+"""Pairs, 3500 squared, up to which the search for a plan, some 10 ms, takes as long as all of them."""
 _MOST_LOST = 0.02
 """Share of the sampled rows that the grid may leave to the cells before these are taken for all rows."""
 
@@ -105,6 +107,8 @@ def attend_sphere_grid(operands: Operands, rtol: float) -> tuple[Float[Tensor, "
 
 def grid_cost(operands: Operands, rtol: float) -> float:
     """Forecast of the nanoseconds of `attend_sphere_grid`; infinite where it would leave many rows to the cells."""
+    if operands.pairs <= _FEW_PAIRS:
+        return math.inf
     grids = operands.once(plan, rtol)
     if grids is None or grids.lost > _MOST_LOST:
         return math.inf
