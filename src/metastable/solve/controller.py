@@ -11,7 +11,8 @@ SLOWEST, FASTEST = 0.2, 5.0
 """Least and largest factor from one step to the next: that of DOPRI5, and the top of the range of HNW II.4."""
 SHARE = 0.1
 """Part of the tolerance that one step may use, so that the error of a whole run stays near the tolerance: below ten
-tolerances for flows that do not themselves multiply errors (benchmarks/pairs.py)."""
+tolerances for flows that do not themselves multiply errors (benchmarks/pairs.py). With the pair of order 8 it is at
+most a fifth of rtol at the end of those runs and far less where the flow contracts: 2e-4 to 1e-3 in the median."""
 SMALLEST_RATE = 1e-12
 """Speeds and rates below this do not bound the first step."""
 LEAST_ERROR = 1e-10
