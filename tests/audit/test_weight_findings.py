@@ -43,6 +43,10 @@ def test_where_iterated_layers_end(audited):
     assert said.numbers["layers"] == {"yes": [0, 1], "no": [], "open": [2]}
     said = weight_findings(weights, [replace(p, terminal_holds=False) for p in ended])[0]
     assert said.sentence == "Iterated alone, no layer ends in the dominant space of sum A from most starts."
+    said = weight_findings(weights, [missed, open_, open_])[0]  # "no layer ends" would claim what is open
+    assert said.sentence.startswith("Iterated alone, layer 2 does not end in") and "cannot be told" in said.sentence
+    said = weight_findings(weights, [open_] * 3)[0]
+    assert said.sentence.startswith("Iterated alone: whether a layer ends in ") and "no layer" not in said.sentence
 
 
 def test_no_difference_from_the_control_is_said_as_that(audited):

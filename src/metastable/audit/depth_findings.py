@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from metastable.audit.depth import GROWTH, course
-from metastable.audit.finding import Finding
+from metastable.audit.finding import Finding, two_decimals
 from metastable.audit.text import TextAudit
 
 
@@ -25,14 +25,14 @@ def depth_finding(text: TextAudit) -> Finding:
     if outside is not None:
         most = "most" if points[outside].growth > max(0.0, points[-1].growth) else "least"
         told += f"; they are {most} alike in between, at the input of layer {outside}"
-    cosines = ", ".join(f"{p.mean_cosine:.2f}" for p in points)
+    cosines = ", ".join(two_decimals(p.mean_cosine) for p in points)
     return Finding(
         told + ".",
         f"mean cosine of hidden states at the input of layers 0-{len(points) - 2} and at the output: {cosines}; "
         f"from first to last {points[-1].growth:+.2f} ± {points[-1].growth_error:.2f} (standard error over "
         f"{text.texts} {text.item}s), asked {GROWTH:g} beyond two errors; effective rank "
         f"{', '.join(f'{p.effective_rank:.0f}' for p in points)}; mean cosine of the points that attention sees, "
-        f"before the norms' gain and shift: {', '.join(f'{l.point_cosine:.2f}' for l in text.layers)}",
+        f"before the norms' gain and shift: {', '.join(two_decimals(l.point_cosine) for l in text.layers)}",
         "measured" if text.texts > 1 else "weak",
         "depth",
         {

@@ -22,11 +22,17 @@ def _terminal(loops: Sequence[LoopAudit]) -> Finding:
     right = [p for p in loops if p.terminal_holds]
     same = [p.layer for p in right if p.ends_other is not None and not p.ends_values.beats(p.ends_other)]
     count = len(loops)
+    missed = said[False]
+    not_there = f"{layers_in_words(missed, count)} do{'es' * (len(missed) == 1)} not" if missed else ""
     ends = f"{layers_in_words(said[True], count)} end{'s' * (len(right) == 1)}" if right else "no layer ends"
+    if not right and said[None]:
+        ends = f"{not_there} end"
     parts = [f"Iterated alone, {ends} in the dominant space of sum A from most starts"]
-    if right and said[False]:
-        parts.append(f"{layers_in_words(said[False], count)} do{'es' * (len(said[False]) == 1)} not")
-    if said[None]:
+    if right and missed:
+        parts.append(not_there)
+    if len(said[None]) == count:
+        parts = ["Iterated alone: whether a layer ends in the top space of sum A from most starts cannot be told"]
+    elif said[None]:
         parts.append(f"of {layers_in_words(said[None], count)} it cannot be told")
     if same:
         parts.append(f"in {layers_in_words(same, count)} there is no difference from the control")

@@ -42,7 +42,7 @@ def audit(
     ] = False,
     advice: Annotated[
         bool,
-        typer.Option("--advice", help="Try what could be done with the model (fewer heads, rounding, ...): slow."),
+        typer.Option("--advice", help="Try what could be done (fewer heads, rounding, ...): twice the time."),
     ] = False,
     fail_if: Annotated[
         list[str] | None,
