@@ -90,7 +90,7 @@ def test_rivals_are_shown_with_what_they_give():
     "arguments",
     [
         {"verdicts": None}, {"verdicts": [1]}, {"verdicts": "abc"}, {"out": 3}, {"out": ""}, {"paper": "none"},
-        {"paper": None}, {"quick": "no"}, {"seed": -1}, {"seed": 1.5}, {"prints": None},
+        {"paper": None}, {"quick": "no"}, {"seed": -1}, {"seed": 1.5}, {"prints": "no"},
     ],
 )  # fmt: skip
 def test_malformed_arguments_are_sentences(arguments, tmp_path):
@@ -117,6 +117,14 @@ def test_every_figure_is_printed_as_png_and_of_a_full_run_as_pdf_too(page, tmp_p
     assert {file.name for file in (page.parent / "figures").iterdir()} == {f"{name}.png" for name in names}
     full = write_report(some_verdicts()[:1], tmp_path, quick=False)
     assert {file.name for file in (full.parent / "figures").iterdir()} == {"lines.png", "lines.pdf"}
+
+
+def test_a_quick_run_of_all_papers_prints_its_figures_only_when_asked(tmp_path):
+    one = [replace(some_verdicts()[0], claim="great-circle")]
+    for prints, found in ((None, []), (True, ["great-circle.png"])):
+        write_report(one, tmp_path, paper="all", quick=True, prints=prints)
+        assert [file.name for file in tmp_path.glob("concentration/figures/*")] == found
+    assert "claim-great-circle" in (tmp_path / "concentration" / "report.html").read_text(encoding="utf-8")
 
 
 def test_portraits_and_phases_come_first_and_no_claim_comes_twice():

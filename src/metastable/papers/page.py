@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path as FilePath
 
 from metastable._version import __version__
@@ -95,35 +96,41 @@ def write_report(
     paper: str = "concentration",
     quick: bool = False,
     seed: int = 0,
-    prints: bool = True,
+    prints: bool | None = None,
     jobs: int = 1,
 ) -> FilePath:
     """Write out/report.html and, with `prints`, out/figures/<claim>.png, of a full run .pdf, too; the page's path.
 
-    jobs: processes that draw. The page holds everything, plotly.js included (from plotly's own package), and opens
+    prints: None prints all but a quick run of all papers, whose pages are enough to look at. jobs: processes that
+    write and draw. The page holds everything, plotly.js included (from plotly's own package), and opens
     from the file system. For "all" every paper has its page and figures in out/<paper>, and out/report.html leads
     to them.
     """
     from metastable.drawing import draw
-    from metastable.drawing.shell import save_page
 
     folder = FilePath(place(out, "out"))
-    flag(prints, "prints")
+    if prints is not None:
+        flag(prints, "prints")
     integer(jobs, "jobs", least=1)
     pages: dict[FilePath, tuple[str, Sequence[Verdict]]] = {
         folder: (paper, sequence(verdicts, "verdicts", Verdict, "verdicts"))
     }
     if choice(paper, "paper", (*PAPERS, ALL)) == ALL:
         pages |= {folder / one.name: (one.name, found) for one, found in by_paper(verdicts)}
-    drawn = [
-        call for at, (name, found) in pages.items() if prints and name != ALL for call in _printed(found, at, quick)
-    ]
-    drawing = in_processes(draw, drawn, jobs)  # meanwhile, the pages
-    for at, (name, found) in pages.items():
-        save_page(render(found, paper=name, quick=quick, seed=seed), at / "report.html")
-    for _ in drawing:
+    wanted = not (quick and paper == ALL) if prints is None else prints
+    parts = [_printed(found, at, quick) for at, (name, found) in pages.items() if wanted and name != ALL]
+    drawing = in_processes(draw, [call for part in parts for call in part], jobs)
+    writing = in_processes(_write, [(found, at, name, quick, seed) for at, (name, found) in pages.items()], jobs)
+    for _ in chain(writing, drawing):
         pass
     return folder / "report.html"
+
+
+def _write(verdicts: Sequence[Verdict], folder: FilePath, paper: str, quick: bool, seed: int) -> None:
+    """One page."""
+    from metastable.drawing.shell import save_page
+
+    save_page(render(verdicts, paper=paper, quick=quick, seed=seed), folder / "report.html")
 
 
 def _printed(verdicts: Sequence[Verdict], folder: FilePath, quick: bool) -> list[tuple[Figure, FilePath]]:
