@@ -16,6 +16,7 @@ from metastable.meanfield.longitudes import Grading
 from metastable.meanfield.panel_run import Accuracy, FlowMap
 from metastable.meanfield.panels import Panels
 from metastable.meanfield.piecewise import Array
+from metastable.meanfield.product_rule import ProductRule
 from metastable.meanfield.refine import Refined
 from metastable.spectral import dominant
 from metastable.weights import AttentionWeights
@@ -98,7 +99,7 @@ def _laid_out(weights: AttentionWeights, t: float, misplaced: float) -> tuple[Ar
     """
     top, M, B = dominant(weights.M), weights.M.numpy(), weights.B.numpy()
     normal = axis_and_normal(top)[1]
-    plane = np.linalg.qr(np.column_stack([normal, np.eye(3)[:, np.argsort(np.abs(normal))[:2]]]))[0][:, 1:]
+    plane = ProductRule(normal).frame[:2].T
     values, vectors = np.linalg.eig(plane.T @ M @ plane)
     grading, source = Grading(), plane[:, 0]
     if np.isrealobj(values):
