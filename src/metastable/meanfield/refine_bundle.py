@@ -23,7 +23,7 @@ from metastable.weights import AttentionWeights
 
 LATE = 1.5
 """Time, in units of |B^T e|/gap, from which bundles replace product rules: e^{-1.5} is left of a distance to the
-dominant space. Measured at beta = 16, tol = 1e-5, V = diag(2, 1, .5): at 2 a product rule takes 14280 nodes and 25 s
+dominant space. Measured at beta = 16, tol = 1e-5, V = diag(2, 1, .5): at 2 a product rule takes 14280 nodes, 25 s
 of CPU time; at 5 it had not come to an end after 200 s."""
 BUNDLE_NODES = 2**18
 """Most nodes of a bundle: stages of a step then take 80 MB."""
