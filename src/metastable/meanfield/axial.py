@@ -37,7 +37,7 @@ from metastable.threads import over_rows
 from metastable.weights import AttentionWeights
 
 CELLS, DEGREE = 128, 9
-"""Cells in z/(z + 4) and degree of the table of Bessel functions: attention is right to 1e-14 (measured by tests)."""
+"""Cells in z/(z + 4) and degree of the table of Bessel functions: attention is right to 1e-14, tests measure."""
 NEGLIGIBLE = -100.0
 """Scores so far below the highest are left out: e^{-100} is less than the least mass of a panel."""
 MOST_STEPS = 20000
