@@ -205,6 +205,13 @@ RIGHT_FOR: dict[str, dict[str, Callable[[], Any]]] = {
     "ms.meanfield.solve": {"density": lambda: ms.meanfield.Uniform(2), "tol": lambda: 1e-2},
     "ms.meanfield.solve_flow": {"density": lambda: ms.meanfield.Uniform(2), "tol": lambda: 1e-2},
     "ms.meanfield.evolve_density": {"density": lambda: ms.meanfield.Uniform(2), "times": lambda: [0.0, 0.1]},
+    "ms.meanfield.solve_axial": {
+        "w": lambda: ms.AttentionWeights(V=np.diag([2.0, 1.0, 1.0]), B=np.eye(3)),
+        "density": lambda: ms.meanfield.Uniform(3),
+        "times": lambda: [0.0, 0.1],
+        "axis": lambda: [1.0, 0.0, 0.0],
+        "tol": lambda: 1e-2,
+    },
     "ms.meanfield.nodes": {"density": lambda: ms.meanfield.Uniform(2), "n": lambda: 16},
     "ms.meanfield.polar_nodes": {"density": lambda: ms.meanfield.Uniform(3), "pole": lambda: [0.0, 0.0, 1.0]},
     "ms.meanfield.Mixture": {"weights": lambda: None},

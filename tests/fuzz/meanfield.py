@@ -79,9 +79,25 @@ def zero_beta(seed: int) -> str | None:
     return None if off < 1e-4 else f"E x at t = {t:.3g}, beta = {beta:.3g} is off by {off:.2g}"
 
 
+def axial(seed: int) -> str | None:
+    """Laws with an axis, d = 3: one line of latitudes against tokens of a product rule on the whole sphere."""
+    rng = np.random.default_rng([5, seed])
+    axis = sphere.uniform(1, 3, seed=seed)[0]
+    across = torch.eye(3, dtype=torch.float64) - torch.outer(axis, axis)
+    V, B = (rng.uniform(-2, 2) * torch.outer(axis, axis) + rng.uniform(-2, 2) * across for _ in "VB")
+    w, beta, t = ms.AttentionWeights(V=V, B=B), float(rng.uniform(0, 2)), float(rng.uniform(0.1, 0.5))
+    law = Skewed(axis, float(rng.uniform(-0.9, 0.9)))
+    start = nodes(law, 3, 1500)
+    end = ms.solve(ms.SelfAttention(w, beta), start, t=t, rtol=1e-8, atol=1e-8).end.points
+    path = ms.meanfield.solve_axial(w, beta, law, [t], axis, tol=1e-4)
+    off = float(start.mass @ (end - path.carry(0, start.points)).square().sum(1)) ** 0.5
+    return None if off < 1e-4 else f"the map at t = {t:.3g}, beta = {beta:.3g} is off by {off:.2g}"
+
+
 CASES: dict[str, Callable[[int], str | None]] = {
     "circle_mean": circle_mean,
     "half_mass": half_mass,
     "two_atoms": two_atoms,
     "zero_beta": zero_beta,
+    "axial": axial,
 }

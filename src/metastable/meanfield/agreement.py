@@ -10,6 +10,7 @@ import numpy as np
 
 from metastable.errors import SolveError
 from metastable.meanfield.panel_run import LEAST_MASS, Accuracy, FlowMap
+from metastable.meanfield.panels import Panels
 from metastable.meanfield.piecewise import Array
 
 
@@ -53,6 +54,17 @@ def agree(
             f"dp = {errors.max() ** 2 / 4:.1g}: raise tol"
         )
     return Agreement(fine, errors, converged, reason)
+
+
+def differences_of_angles(mass: Callable[[Panels], Array], coarse: FlowMap, fine: FlowMap) -> Array:
+    """sqrt E_{rho_0} |Phi - Phi'|^2 at every time, on the panels that are finer than those of both."""
+    found = []
+    for a, b in zip(coarse.frames, fine.frames, strict=True):
+        panels = a.panels.united(b.panels)
+        weight = mass(panels)
+        chord = 2 * np.sin((a.panels.read(a.theta, panels) - b.panels.read(b.theta, panels)) / 2)
+        found.append(math.sqrt(float((weight * chord**2).sum() / weight.sum())))
+    return np.array(found)
 
 
 def _accuracies(tol: float) -> Iterator[tuple[float, float]]:

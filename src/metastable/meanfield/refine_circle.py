@@ -10,7 +10,7 @@ import torch
 
 from metastable import sphere
 from metastable.flows.flow import Flow
-from metastable.meanfield.agreement import agree
+from metastable.meanfield.agreement import agree, differences_of_angles
 from metastable.meanfield.circle import CircleLaw, circle_law
 from metastable.meanfield.lagrangian import flow_map
 from metastable.meanfield.law import Law
@@ -27,7 +27,7 @@ def refine_circle(flow: Flow, law: Law, times: Array, tol: float, kappa: float, 
     def run(accuracy: Accuracy) -> FlowMap:
         return flow_map(flow, initial, times, kappa, accuracy, max_nodes)
 
-    found = agree(run, partial(_differences, initial), times, tol)
+    found = agree(run, partial(differences_of_angles, lambda panels: panels.mass(initial)), times, tol)
     fine, errors, reason = found.fine, found.errors, found.reason
     if not initial.resolved:
         reason = f"the cells of the density sum to {initial.total:.6g} and do not resolve it: smooth it"
@@ -43,16 +43,6 @@ def refine_circle(flow: Flow, law: Law, times: Array, tol: float, kappa: float, 
         total=initial.total,
         reason=reason,
     )
-
-
-def _differences(law: CircleLaw, coarse: FlowMap, fine: FlowMap) -> Array:
-    """sqrt E_{rho_0} |Phi - Phi'|^2 at every time, on the panels that are finer than those of both."""
-    found = []
-    for a, b in zip(coarse.frames, fine.frames, strict=True):
-        panels = a.panels.united(b.panels)
-        chord = 2 * np.sin((a.panels.read(a.theta, panels) - b.panels.read(b.theta, panels)) / 2)
-        found.append(math.sqrt(float((panels.mass(law) * chord**2).sum())))
-    return np.array(found)
 
 
 def _dense_output(law: CircleLaw, run: FlowMap, tol: float) -> tuple[Array, Array, Array]:

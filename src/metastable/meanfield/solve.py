@@ -58,12 +58,13 @@ def solve(
     normalized: False for the unnormalised flow, v = P_x V E[y e^{beta <x, By>}].
     strict: raise `SolveError` when tol is not reached. By default the best path is returned with a warning and with
         `path.converged` False, because its error estimate is as good as before.
-    max_nodes: how far refinement may go (defaults: 8192 on the circle, 20000 on S^2 and beyond).
+    max_nodes: how far refinement may go (defaults: 8192 on the circle, 20000 on S^2 and beyond, 2^18 in a bundle).
 
     Nodes: on the circle panels, halved where the flow stretches, and a final interpolation to nodes so dense
     that W2 to two antipodal atoms can be read off them to tol as well; on S^2 product Gauss rules, graded towards
-    E^perp; for d > 3 a Sobol sequence. Past the exit of the metastable phase the circle reaches some 5e-7 in W2 and
-    not much less: tokens are torn apart there, a misplaced mass dp costs 2 sqrt(dp), and rounding leaves 1e-14.
+    E^perp, and at late times, where E is a line, bundles of lines across E^perp with panels of their own (N12); for
+    d > 3 a Sobol sequence. Past the exit of the metastable phase the circle reaches some 5e-7 in W2 and not much
+    less: tokens are torn apart there, a misplaced mass dp costs 2 sqrt(dp), and rounding leaves 1e-14.
 
     >>> w = AttentionWeights(V=[[2.0, 0.0], [0.0, 1.0]], B=[[1.0, 0.0], [0.0, 1.0]])
     >>> path = solve(w, 16.0, lambda x: 1 + 0.5 * x[:, 0], t=1.0, tol=1e-5)
