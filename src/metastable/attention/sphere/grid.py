@@ -198,16 +198,17 @@ def _attend_ellipsoid(
     v = np.stack((high * np.cos(phi), high * np.sin(phi), low), axis=1)
     targets, lengths = where.at(grids.power, v), where.lengths(grids.power, v)
     order = np.lexsort((phi, np.repeat(np.arange(len(theta)) // BAND, on_ring)))  # neighbours near each other
-    limits = [longest for longest, _ in grids.levels[1:]] + [0.0]
+    # Every target belongs to one level: the first takes those that rounding made longer than the longest query.
+    edges = [math.inf, *(longest for longest, _ in grids.levels[1:]), 0.0]
     columns = 4 if len(modes) == 1 else len(modes)
     sums, rounding = np.empty((len(targets), columns)), []
-    for (longest, count), limit in zip(grids.levels, limits, strict=True):
+    for (longest, count), above, below in zip(grids.levels, edges[1:], edges[:-1], strict=True):
         weights = np.stack([node_weights(part, kept, count) for part in modes], axis=1)
-        rows = order[(lengths[order] > limit) & ((lengths[order] <= longest) | (count == grids.coarse_keys))]
+        rows = order[(lengths[order] > above) & (lengths[order] <= below)]
         found = _attend_level(targets[rows], weights, longest, grids)
         sums[rows] = found[:, :-1]
         largest = float(found[:, -1].max(initial=0.0))
-        rounding.append(_rounding(longest, max(limit, float(where.axes.min())), weights, largest, kept))
+        rounding.append(_rounding(longest, max(above, float(where.axes.min())), weights, largest, kept))
     along = np.zeros((n // 2, columns, n // 2 + 1), dtype=np.complex128)
     for ring, count in enumerate(on_ring):
         half = count // 2
