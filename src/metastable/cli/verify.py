@@ -23,7 +23,7 @@ OURS = "metastable's own estimates"
 def verify(
     paper: Annotated[str, typer.Argument(help="Which paper, or all; --list shows the claims.")] = "concentration",
     quick: Annotated[
-        bool, typer.Option("--quick", help="Small experiments: under two minutes on two cores.")
+        bool, typer.Option("--quick", help="Small experiments: on two cores three minutes for all papers.")
     ] = False,
     claim: Annotated[
         list[str] | None, typer.Option("--claim", help="Only this claim; may be given several times.")
@@ -41,7 +41,7 @@ def verify(
     Example: metastable verify concentration --quick
 
     Papers: concentration, perspective, clustering, spectral-selection, multihead, scheduled-heads,
-    lost-in-the-middle; or all of them.
+    lost-in-the-middle, common-noise, chaos; or all of them.
 
     Finished claims are kept in OUT/claims: after an interruption the same command goes on. Exit code 0 only when
     every claim holds and every rival of it fails; claims declared open are excepted.
