@@ -72,7 +72,7 @@ def _accuracies(tol: float) -> Iterator[tuple[float, float]]:
     if tol < 5e-3:
         yield 1e-3 * tol, 6.0
         yield 1e-4 * tol, 5.0  # left out when the first run was torn: it would be in vain
-    for share, width in ((0.3, 5.5), (0.06, 4.5), (0.02, 4.0), (2e-3, 4.0), (2e-4, 4.0)):
+    for share, width in ((0.3, 5.5), (0.06, 4.5), (0.02, 4.0), (2e-3, 4.0), (2e-4, 4.0), (2e-5, 4.0)):
         yield max(share * tol**2, LEAST_MASS), width
         if share * tol**2 <= LEAST_MASS and width == 4.0:
             return
