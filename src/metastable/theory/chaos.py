@@ -69,7 +69,7 @@ def sampled_circle_distance(t: Any, beta: float, n: int, l1: float = 1.0) -> Any
         total = total + term
         if _settled(level, beta) and bool((np.abs(term) <= NEGLIGIBLE * total).all()):
             break
-    return _given(total / n)
+    return _given(np.asarray(total / n))
 
 
 def weight_derivative(points: Any, direction: Any, t: float, beta: float, of: str = "V") -> Float[Tensor, "n d"]:
