@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from metastable import AttentionWeights, SelfAttention
+from metastable import AttentionWeights, SelfAttention, sphere
 from metastable.errors import SolveError
 from metastable.meanfield import Mixture, Skewed, Uniform, VonMisesFisher, nodes, solve
-from metastable.meanfield.refine_sphere import _sphere_rule
+from metastable.meanfield.caps import split
+from metastable.meanfield.product_rule import ProductRule
+from metastable.meanfield.refine_sphere import _dense_sphere, _Quadrature, _sphere_rule, _SphereRun
 from weight_families import diagonal
 
 
@@ -35,6 +37,24 @@ def test_refinement_estimates_the_true_error():
     assert fine.converged and loose.converged
     gap = (loose.end.mass @ loose.end.points - fine.end.mass @ fine.end.points).abs().max()
     assert float(gap) <= loose.error + fine.error
+
+
+@pytest.mark.parametrize("stretch", [(1.0, 1.0, 3.0), (4.0, 1.0, 1.5), (1.0, 2.0, 6.0)])
+@pytest.mark.parametrize("size", [(12, 24), (20, 30), (30, 60)])
+def test_the_error_of_finer_nodes_is_said(stretch, size):
+    """x -> Ax/|Ax| between two rules: what is told of it covers what it errs by after it is normalised."""
+    quadrature = _Quadrature(split(Skewed([1.0, 0.5, 0.2], 0.6)), ProductRule(np.array([0.0, 0.6, 0.8])), 3)
+
+    def moved(points):
+        return sphere.normalize(points * torch.tensor(stretch, dtype=torch.float64))
+
+    points, mass, total = quadrature.nodes(size)
+    run = _SphereRun(size, points, mass, total, moved(points)[None], points[None])
+    frames, fine_mass, start, told = _dense_sphere(quadrature, run, tol=1.0)
+    assert len(start) > len(points)
+    true = float(((frames[0] - moved(start)).square().sum(1) @ fine_mass).sqrt())
+    assert true < float(told[0]) < 30 * true
+    assert len(_dense_sphere(quadrature, run, tol=0.5 * float(told[0]))[2]) == len(points)
 
 
 def test_sobol_nodes_in_four_dimensions():
