@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metastable.attention.backwards import Backwards
 from metastable.attention.circle import circle_adjoint, circle_adjoint_cost, modes
 from metastable.attention.direct import adjoint_cost, adjoint_over_pairs
 from metastable.attention.kernel import LEAST_RTOL
@@ -17,36 +18,28 @@ begin with."""
 
 
 def attention_adjoint(
-    queries: Float[Tensor, "n d"],
-    keys: Float[Tensor, "n d"],
-    log_mass: Float[Tensor, "n"],
-    log_partition: Float[Tensor, "n"],
-    cotangent: Float[Tensor, "n d"],
-    shift: Float[Tensor, "n"],
-    ahead: int | None = None,
-    *,
-    rtol: float | None = None,
+    given: Backwards, ahead: int | None = None, *, rtol: float | None = None
 ) -> tuple[Float[Tensor, "n d"], Float[Tensor, "n d"]]:
     """(by_query, by_key) of `direct.adjoint`, in float64.
 
     rtol: the error that may be, for keys on a sphere, of which only movements along it count: then by_key may lack
     its part along the key. None: all pairs, all digits.
     """
-    parts = queries, keys, log_mass, log_partition, cotangent, shift
     if rtol is not None and ahead is None:
-        count = _modes(*parts[:4], rtol)
+        count = _modes(given, rtol)
         if count is not None:
-            return circle_adjoint(*parts, count)
-    return adjoint_over_pairs(*parts, ahead)
+            return circle_adjoint(given, count)
+    return adjoint_over_pairs(given, ahead)
 
 
-def _modes(queries: Tensor, keys: Tensor, log_mass: Tensor, log_partition: Tensor, rtol: float) -> int | None:
+def _modes(given: Backwards, rtol: float) -> int | None:
     """Modes of the series on the circle; None where all pairs are faster, or needed."""
+    keys = given.keys
     n, d = keys.shape
     if d != 2 or n < FEWEST or rtol < LEAST_RTOL or not keys.is_cpu or keys.dtype != torch.float64:
         return None
     least, largest = squared_lengths(keys)
     if max(1.0 - least, largest - 1.0) > 1e-13:
         return None
-    count = modes(queries, log_mass, log_partition, rtol)
+    count = modes(given.queries, given.log_mass, given.log_partition, rtol)
     return count if count is not None and circle_adjoint_cost(n, count) < adjoint_cost(n, d) else None

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable.attention.adjoint import attention_adjoint
+from metastable.attention.backwards import Backwards
 from metastable.attention.kernel import Attended
 from metastable.errors import InvalidInput, MetastableError
 from metastable.flows.drift import Drift
@@ -84,7 +85,7 @@ class OverPairs:
         seen, order = self.order.log_seen, self.order
         log_z = share if seen is None else torch.where(seen > -torch.inf, share + seen, share)
         by_query, by_key = attention_adjoint(
-            queries, x, order.log_mass, log_z, inward, shift, order.ahead, rtol=self.rtol
+            Backwards(queries, x, order.log_mass, log_z, inward, shift), order.ahead, rtol=self.rtol
         )
         tokens = by_key + self.beta * apply(by_query, w.B.T)
         beta = float(torch.dot(turned.reshape(-1), by_query.reshape(-1)))

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from metastable.attention.backwards import Backwards
 from metastable.attention.circle.adjoint import MOST_MODES, PIECES, ROUNDING, circle_adjoint, modes
 from metastable.attention.direct import adjoint_over_pairs
 
@@ -27,7 +28,7 @@ def problem(n, sharp, seed, spread=None, turned=0.0, shifted=True):
     scores = queries @ keys.T + log_mass
     cotangent = normal(n, 2)
     shift = (cotangent * (torch.softmax(scores, 1) @ keys)).sum(1) if shifted else torch.zeros(n).double()
-    return queries, keys, log_mass, torch.logsumexp(scores, 1), cotangent, shift
+    return Backwards(queries, keys, log_mass, torch.logsumexp(scores, 1), cotangent, shift)
 
 
 def along(keys, vectors):
@@ -38,7 +39,7 @@ def along(keys, vectors):
 def worst(given, count):
     """Largest errors of (r by_query, by_key), beside sums of the absolute values of their terms."""
     queries, keys, log_mass, _, g, s = given
-    found, expected = circle_adjoint(*given, count), adjoint_over_pairs(*given)
+    found, expected = circle_adjoint(given, count), adjoint_over_pairs(given)
     longest, sizes = float(queries.norm(dim=1).max()), g.norm(dim=1) + s.abs()
     weights = torch.softmax(queries @ keys.T + log_mass, 1)
     terms = float((weights.T @ sizes).max())
@@ -87,11 +88,12 @@ def test_queries_that_look_away_from_all_keys_are_refused():
 
 
 def test_scaled_masses_and_the_order_of_pieces_change_nothing(monkeypatch):
-    queries, keys, log_mass, log_z, g, s = problem(400, 8.0, 3)
+    given = problem(400, 8.0, 3)
+    queries, _, log_mass, log_z, _, _ = given
     count = modes(queries, log_mass, log_z, 1e-10)
     assert count == modes(queries, log_mass + 500.0, log_z + 500.0, 1e-10)
-    one = circle_adjoint(queries, keys, log_mass, log_z, g, s, count)
-    scaled = circle_adjoint(queries, keys, log_mass + 500.0, log_z + 500.0, g, s, count)
+    one = circle_adjoint(given, count)
+    scaled = circle_adjoint(given._replace(log_mass=log_mass + 500.0, log_partition=log_z + 500.0), count)
     assert all(float((a - b).abs().max()) < 1e-11 for a, b in zip(one, scaled, strict=True))
 
     def in_turn(work, n, **options):
@@ -99,5 +101,5 @@ def test_scaled_masses_and_the_order_of_pieces_change_nothing(monkeypatch):
             work(start, start + 1)
 
     monkeypatch.setattr("metastable.attention.circle.adjoint.over_rows", in_turn)
-    again = circle_adjoint(queries, keys, log_mass, log_z, g, s, count)
+    again = circle_adjoint(given, count)
     assert all(bool((a == b).all()) for a, b in zip(one, again, strict=True)) and PIECES > 1

@@ -24,6 +24,7 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
+from metastable.attention.backwards import Backwards
 from metastable.attention.exp2 import REDUCTION
 from metastable.rowwise import inner
 from metastable.threads import over_rows
@@ -71,16 +72,9 @@ def circle_adjoint_cost(n: int, count: int) -> float:
     return 1e5 + n * (60.0 + 3.0 * count)
 
 
-def circle_adjoint(
-    queries: Float[Tensor, "n 2"],
-    keys: Float[Tensor, "n 2"],
-    log_mass: Float[Tensor, "n"],
-    log_partition: Float[Tensor, "n"],
-    cotangent: Float[Tensor, "n 2"],
-    shift: Float[Tensor, "n"],
-    count: int,
-) -> tuple[Float[Tensor, "n 2"], Float[Tensor, "n 2"]]:
+def circle_adjoint(given: Backwards, count: int) -> tuple[Float[Tensor, "n 2"], Float[Tensor, "n 2"]]:
     """(by_query, by_key along the circle) for keys of unit length, with that many modes."""
+    queries, keys, log_mass, log_partition, cotangent, shift = given
     q, y, g, s = (np.ascontiguousarray(part.numpy()) for part in (queries, keys, cotangent, shift))
     n, top = len(q), float(log_mass.max())
     mass, log_scale = torch.exp(log_mass - top).numpy(), (top - log_partition).numpy()

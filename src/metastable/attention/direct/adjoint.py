@@ -22,6 +22,7 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
+from metastable.attention.backwards import Backwards
 from metastable.attention.direct.exponents import DOUBLE
 from metastable.attention.direct.fused import MAX_COLUMNS, aligned_zeros, with_item
 from metastable.attention.exp2 import LOG2_E, REDUCTION, exp2
@@ -44,20 +45,12 @@ _LEAST_ROWS = 32
 
 
 def adjoint_over_pairs(
-    queries: Float[Tensor, "n d"],
-    keys: Float[Tensor, "n d"],
-    log_mass: Float[Tensor, "n"],
-    log_partition: Float[Tensor, "n"],
-    cotangent: Float[Tensor, "n d"],
-    shift: Float[Tensor, "n"],
-    ahead: int | None = None,
+    given: Backwards, ahead: int | None = None
 ) -> tuple[Float[Tensor, "n d"], Float[Tensor, "n d"]]:
     """(by_query, by_key), in float64. ahead: row i sees the keys below i + ahead, None for all of them."""
-    parts = (queries.double(), keys.double(), log_mass.double(), log_partition.double())
-    rest = (cotangent.double(), shift.double(), len(keys) if ahead is None else ahead)
-    if keys.is_cpu and keys.shape[1] <= MAX_COLUMNS:
-        return _fused(*parts, *rest)
-    return _blocks(*parts, *rest)
+    keys = given.keys
+    way = _fused if keys.is_cpu and keys.shape[1] <= MAX_COLUMNS else _blocks
+    return way(given.double(), len(keys) if ahead is None else ahead)
 
 
 def adjoint_cost(n: int, d: int) -> float:
@@ -65,16 +58,9 @@ def adjoint_cost(n: int, d: int) -> float:
     return (1.0 + 0.3 * d) * n**2
 
 
-def _fused(
-    queries: Tensor,
-    keys: Tensor,
-    log_mass: Tensor,
-    log_partition: Tensor,
-    cotangent: Tensor,
-    shift: Tensor,
-    ahead: int,
-) -> tuple[Tensor, Tensor]:
+def _fused(given: Backwards, ahead: int) -> tuple[Tensor, Tensor]:
     """The same by the compiled loop."""
+    queries, keys, log_mass, log_partition, cotangent, shift = given
     q, g, s = (np.ascontiguousarray(a.numpy()) for a in (queries, cotangent, shift))
     n, d = q.shape
     exponent = np.maximum(log_mass.numpy() * LOG2_E, -ABSENT)
@@ -154,16 +140,9 @@ def adjoint_kernel(d: int) -> Callable[..., None]:
     return lasting(kernel, f"adjoint {d}")
 
 
-def _blocks(
-    queries: Tensor,
-    keys: Tensor,
-    log_mass: Tensor,
-    log_partition: Tensor,
-    cotangent: Tensor,
-    shift: Tensor,
-    ahead: int,
-) -> tuple[Tensor, Tensor]:
+def _blocks(given: Backwards, ahead: int) -> tuple[Tensor, Tensor]:
     """The same by blocks of rows, for any number of coordinates and any device."""
+    queries, keys, log_mass, log_partition, cotangent, shift = given
     n, one = len(keys), torch.ones_like(shift)[:, None]
     total = torch.where(log_partition == -math.inf, ABSENT, log_partition)
     mass = log_mass.clamp(min=-ABSENT)
