@@ -34,8 +34,8 @@ def verify(
 ) -> list[Verdict]:
     """Test the claims of a paper by experiment; one `Verdict` per claim, in the paper's order.
 
-    paper: its name (see `PAPERS`), or claims of your own. quick: small experiments, under two minutes on two cores.
-    claims: names of the claims to run; None runs all. jobs: processes, each with one thread; 1 stays in this
+    paper: its name (see `PAPERS`), or claims of your own. quick: small experiments, a minute or two on two
+    cores. claims: names of the claims to run; None runs all. jobs: processes, each with one thread; 1 stays in this
     process, and so does a single claim, with so many threads. out: a folder; finished claims are kept in out/claims
     and are not computed again while version, code, quick and seed are the same. A claim whose experiment raises is
     "inconclusive" and says why; what an experiment is warned of is in its verdict.
