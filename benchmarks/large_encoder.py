@@ -113,6 +113,10 @@ def main():
     result |= {"cores": len(os.sched_getaffinity(0)), "threads": torch.get_num_threads(), "rows": []}
     folder = Path(options.out)
     folder.mkdir(parents=True, exist_ok=True)
+    name = "large_encoder"
+    if options.device != "cpu":
+        result["card"] = torch.cuda.get_device_name()
+        name += "-" + result["card"].lower().replace(" ", "-")
     kept = {}
     for device in dict.fromkeys(("cpu", options.device)):
         kept[device], row = timed(encoder(layers, heads, d), items, device)
@@ -120,7 +124,7 @@ def main():
         if device != "cpu":
             pairs = zip(kept["cpu"].findings, kept[device].findings, strict=True)
             result["apart"] = {a.name: apart(a.numbers, b.numbers) for a, b in pairs}
-        (folder / "large_encoder.json").write_text(json.dumps(result, indent=1) + "\n")
+        (folder / f"{name}.json").write_text(json.dumps(result, indent=1) + "\n")
         Console().print(row["cpu_seconds_of"])
     columns = ("cpu_seconds", "cpu_seconds_of_advice", "wall_seconds", "peak_gigabytes")
     table = Table("device", "CPU s", "of advice, CPU s", "wall s", "peak GB", title=f"{layers} layers, d = {d}")
