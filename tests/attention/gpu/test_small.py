@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from attention.gpu.problems import BETAS, CLOUDS, MASSES, check, cuda, problem, rounding_error, unit
+from metastable.attention.gpu import TRITON, tensor_core_keys
 from metastable.attention.gpu.frame import Frame, frame_of
 from metastable.attention.gpu.kernels import attend_gpu_float64, attend_triton
 from metastable.attention.gpu.packing import Masses
@@ -133,7 +134,31 @@ def test_exponents_are_shifted_where_they_could_overflow(precision: torch.dtype,
 
 
 def test_additions_grow_with_chunks_and_not_with_all_keys() -> None:
-    """Many keys for few rows are many chunks, whose sums are added in float64."""
-    few, many = additions_of_small(1, 10**6, 132), additions_of_small(10**6, 10**6, 132)
-    assert 256 <= few < 1000 < many <= 256 + 2 * 10**6 / 64
-    assert additions_of_small(5, 10, 132) < 300
+    """Many keys for few rows are many chunks, added in float64; on tensor cores flushes do not count."""
+    few, many = additions_of_small(1, 10**6, 2, 2, 132), additions_of_small(10**6, 10**6, 2, 2, 132)
+    assert 256 <= few < 300 < many <= 256 + 10**6 / 256
+    assert additions_of_small(5, 10, 2, 2, 132) < 300
+    assert additions_of_small(10**6, 10**6, 3, 3, 132) == additions_of_small(10, 10, 8, 3, 132) < 150
+    # With more columns chunks are short, as long as their sums fit 4 GiB.
+    assert (
+        additions_of_small(10**6, 10**6, 8, 8, 132)
+        <= 2 * (64 + 16384 / 64)
+        < additions_of_small(10**7, 10**7, 8, 8, 132)
+    )
+
+
+@cuda
+def test_the_flushes_of_tensor_cores_are_compensated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """4 million keys of two weights, in one chunk: every flush adds the same number and rounds to one side."""
+    monkeypatch.setattr(tensor_core_keys, "multiprocessors", lambda device: 1)
+    n_k, beta = 4_000_000, 1.7
+    k = torch.zeros(n_k, 3, dtype=torch.float64, device="cuda")
+    k[::2, 2], k[1::2, 2] = 0.8, 0.2
+    q = torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64, device="cuda").repeat(12_288, 1)
+    m = torch.full((n_k,), 1.0 / n_k, dtype=torch.float64, device="cuda")
+    operands = Operands(q, k, k, m, beta)
+    mean, log_z = attend_triton(operands)
+    assert TRITON.rounding(operands) < 3e-5
+    high, low = math.exp(0.8 * beta), math.exp(0.2 * beta)
+    assert float((log_z - math.log((high + low) / 2)).abs().max()) < 3e-6
+    assert float((mean[:, 2] - (0.8 * high + 0.2 * low) / (high + low)).abs().max()) < 3e-6

@@ -38,7 +38,7 @@ def test_queries_keys_and_shifts_fit_float16(length: float, radius: float, reach
 @given(st.integers(1, 10**6), st.integers(1, 10**5), st.sampled_from([2, 3]))
 def test_programs_cover_rows_and_groups(n_q: int, steps: int, tiles: int) -> None:
     groups = steps * STEPS
-    warps, row_blocks, chunk, chunks = tensor_core_grid(n_q, groups, tiles, 132)
+    warps, row_blocks, chunk, chunks = tensor_core_grid(n_q, groups, 3, tiles, 132)
     rows = 16 * tiles * warps
     assert (row_blocks - 1) * rows < n_q <= row_blocks * rows
     assert chunk % STEPS == 0 and (chunks - 1) * chunk < groups <= chunks * chunk

@@ -99,7 +99,7 @@ def triton_additions(operands: Operands) -> float:
         return in_any_order(operands)
     widest, processors = max(d, d_v), multiprocessors(operands.queries.device)
     if widest <= LARGEST_SMALL_D:
-        return additions_of_small(n_q, n_k, processors)
+        return additions_of_small(n_q, n_k, d, d_v, processors)
     if widest <= (LARGEST_SAME_D if operands.values_are_keys else LARGEST_FUSED_D):
         return additions_of_large(n_q, n_k, widest, operands.values_are_keys, processors)
     return additions_of_library(n_k)

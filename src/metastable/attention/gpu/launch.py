@@ -34,13 +34,17 @@ def multiprocessors(device: torch.device) -> int:
     return torch.cuda.get_device_properties(device).multi_processor_count
 
 
-def chunks_of_keys(row_blocks: int, n_k: int, flush: int, resident: int, processors: int) -> tuple[int, int]:
+def chunks_of_keys(
+    row_blocks: int, n_k: int, flush: int, resident: int, processors: int, wanted: int = 1
+) -> tuple[int, int]:
     """(keys per chunk, a multiple of `flush`; number of chunks) for at least `PROGRAMS` per multiprocessor.
+
+    wanted: chunks that there are at least, whatever the card.
 
     Of the numbers of chunks up to twice the least one, the one whose programs, `resident` of them at once on a
     multiprocessor, fill the card best to the last.
     """
-    least = max(1, min(blocks(PROGRAMS * processors, row_blocks), blocks(n_k, LEAST_CHUNK), MOST_CHUNKS))
+    least = max(wanted, min(blocks(PROGRAMS * processors, row_blocks), blocks(n_k, LEAST_CHUNK), MOST_CHUNKS))
     most = max(least, min(2 * least, blocks(n_k, LEAST_CHUNK)))
 
     def idle(chunks: int) -> float:

@@ -10,7 +10,8 @@ With exponents of up to 60 bits (900 in float64) no shift is needed. Beyond, it 
 shift_i = |q_i| max_j |k_j - c| around the centre c of the keys: it needs no pass over the pairs, and nothing
 overflows. A row whose sum falls below 2^`LEAST_BITS` (all keys lie far below the bound) may have lost terms; it is
 found afterwards and computed again with its true maximum, so the result is safe at every beta. Sums are flushed
-every 256 keys (64 on tensor cores) and finished in float64: their rounding does not grow with n.
+every 256 keys (64 on tensor cores) and finished in float64: their rounding hardly grows with n (not at all for
+d_v <= 3 on tensor cores, where flushes are compensated).
 """
 
 # mypy: disable-error-code="assignment, attr-defined"
@@ -26,7 +27,7 @@ from metastable.attention.gpu.jit import jit, tl
 from metastable.attention.gpu.launch import blocks
 from metastable.attention.gpu.packing import Masses, PackedKeys, Packing
 from metastable.attention.gpu.register_keys import FLUSH, ROWS_PER_THREAD, RegisterKeys, register_grid
-from metastable.attention.gpu.tensor_core_keys import REACH, STEPS, TensorCoreKeys, tensor_core_grid
+from metastable.attention.gpu.tensor_core_keys import REACH, STEPS, TensorCoreKeys, compensates, tensor_core_grid
 
 LARGEST_D = 8
 """Coordinates of a query, a key and the sums of a row fit the registers of a lane up to here."""
@@ -105,14 +106,18 @@ def attend_small(
     return mean, log_z
 
 
-def additions_of_small(n_q: int, n_k: int, processors: int) -> float:
-    """Float32 additions after one another: in registers, or twice those on tensor cores, where each truncates.
+def additions_of_small(n_q: int, n_k: int, d: int, d_v: int, processors: int) -> float:
+    """Float32 additions after one another: twice those on tensor cores, where each truncates, and in registers.
 
-    Keys between two flushes, and the flushes of a chunk.
+    Of the keys between two flushes, and of the flushes of a chunk, or two for all of them where Kahan's summation
+    takes them. Registers are for d, d_v <= `REGISTER_D` (beyond, only for exponents that no float32 holds).
     """
+    _, _, groups, _ = tensor_core_grid(n_q, blocks(n_k, 8), d_v, 2, processors)
+    tensor_cores = 2.0 * (8 * STEPS + (2 if compensates(d_v) else groups / STEPS))
+    if max(d, d_v) > REGISTER_D:
+        return tensor_cores
     _, chunk, _ = register_grid(n_q, n_k, ROWS_PER_THREAD[torch.float32], processors)
-    _, _, groups, _ = tensor_core_grid(n_q, blocks(n_k, 8), 2, processors)
-    return max(FLUSH + chunk / FLUSH, 2.0 * (8 * STEPS + groups / STEPS))
+    return max(FLUSH + chunk / FLUSH, tensor_cores)
 
 
 def packing_of(keys: Tensor, values: Tensor, mass: Tensor, frame: Frame, precision: torch.dtype) -> Packing:

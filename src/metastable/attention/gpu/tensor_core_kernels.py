@@ -3,7 +3,8 @@
     x_ij = beta log2(e) <q_i, k_j> - shift_i,      S_i = sum_j m_j 2^{x_ij},      A_i = sum_j m_j 2^{x_ij} v_j
 
 What a warp holds of queries, keys and values is described in `tensor_core_tiles`. Tensor cores truncate when they
-accumulate: their sums are flushed into ordinary ones every STEPS times 8 keys.
+accumulate: their sums are flushed into ordinary ones every STEPS times 8 keys, by Kahan's summation if COMPENSATED,
+so that the rounding of a chunk does not grow with its keys.
 """
 
 # mypy: disable-error-code="assignment, attr-defined, misc, var-annotated"
@@ -48,6 +49,7 @@ def tile_sums_kernel(
     AS_LOG: tl.constexpr,
     TILES: tl.constexpr,
     STEPS: tl.constexpr,
+    COMPENSATED: tl.constexpr,
     THREADS: tl.constexpr,
 ) -> None:
     """Partial sums over one chunk of groups: out[chunk, 0:DV] = A, out[chunk, DV] = S.
@@ -73,6 +75,7 @@ def tile_sums_kernel(
     zero = tl.zeros((THREADS,), tl.float32)
     zeros = repeated(repeated(repeated(zero, 4), NV), TILES)
     totals = repeated(zero, TILES * OUT)
+    lost = totals
     begin = tl.program_id(1) * chunk
     at = key_ptr + (begin.to(tl.int64) * 32 + thread % 32) * WORDS
     for _ in range(begin, tl.minimum(begin + chunk, groups), STEPS):
@@ -85,11 +88,20 @@ def tile_sums_kernel(
             parts = new
         at += STEPS * 32 * WORDS
         flushed = ()
+        rounded = ()
         for j in tl.static_range(TILES):
             folded = fold_columns(parts[j], NV)
             for o in tl.static_range(OUT):
-                flushed = flushed + (totals[j * OUT + o] + folded[o],)
+                if COMPENSATED:
+                    added = folded[o] - lost[j * OUT + o]
+                    total = totals[j * OUT + o] + added
+                    rounded = rounded + ((total - totals[j * OUT + o]) - added,)
+                else:
+                    total = totals[j * OUT + o] + folded[o]
+                flushed = flushed + (total,)
         totals = flushed
+        if COMPENSATED:
+            lost = rounded
     for j in tl.static_range(TILES):
         for o in tl.static_range(OUT):
             if NV == 1:

@@ -19,6 +19,10 @@ STEPS = 8
 """Groups of 8 keys whose sums tensor cores accumulate, truncating, before an ordinary sum takes them."""
 RESIDENT = 4
 """Programs that a multiprocessor runs at once, by their registers at d = 3."""
+MOST_KEYS = 16384
+"""Keys of a chunk whose flushes are added without compensation, where `MOST_BYTES` allow so many chunks."""
+MOST_BYTES = 2**32
+"""Memory that the sums of chunks may take for the sake of short ones."""
 HALF_BITS = 14
 """Queries and shifts stay below 2^HALF_BITS in their units: float16 ends at 2^16."""
 
@@ -45,7 +49,7 @@ def tensor_core_layout(d: int, d_v: int, frame: Frame, masses: Masses, shifted: 
     size = max(-115, min(115, math.frexp(frame.radius)[1]))
     excess = math.frexp(frame.scale * frame.length * 2.0**size)[1] - HALF_BITS
     depth = blocks(d + shifted + (masses is Masses.AS_LOG), 4)
-    columns = 1 if d_v <= 3 else 2 if d_v <= 7 else 3
+    columns = _columns(d_v)
     return TensorCoreLayout(
         key_unit=2.0 ** (size - max(0, excess)),
         shift_unit=2.0 ** max(0, math.frexp(frame.reach)[1] - HALF_BITS),
@@ -56,14 +60,25 @@ def tensor_core_layout(d: int, d_v: int, frame: Frame, masses: Masses, shifted: 
     )
 
 
-def tensor_core_grid(n_q: int, groups: int, tiles: int, processors: int) -> tuple[int, int, int, int]:
+def tensor_core_grid(n_q: int, groups: int, d_v: int, tiles: int, processors: int) -> tuple[int, int, int, int]:
     """(warps per program, programs that cover the rows, groups per chunk, number of chunks)."""
     warps = 8
     while warps > 1 and n_q <= 8 * tiles * warps:
         warps //= 2
     row_blocks = blocks(n_q, 16 * tiles * warps)
-    chunk, chunks = chunks_of_keys(row_blocks, 8 * groups, 8 * STEPS, RESIDENT, processors)
+    short = 1 if compensates(d_v) else blocks(8 * groups, MOST_KEYS)
+    wanted = short if 4 * short * (d_v + 1) * n_q <= MOST_BYTES else 1
+    chunk, chunks = chunks_of_keys(row_blocks, 8 * groups, 8 * STEPS, RESIDENT, processors, wanted)
     return warps, row_blocks, chunk // 8, chunks
+
+
+def compensates(d_v: int) -> bool:
+    """Whether flushes are added by Kahan's summation: with few columns there are registers for what is lost."""
+    return _columns(d_v) == 1
+
+
+def _columns(d_v: int) -> int:
+    return 1 if d_v <= 3 else 2 if d_v <= 7 else 3
 
 
 class TensorCoreKeys:
@@ -127,6 +142,7 @@ class TensorCoreKeys:
             AS_LOG=self.masses is Masses.AS_LOG,
             TILES=self.layout.tiles,
             STEPS=STEPS,
+            COMPENSATED=compensates(self.d_v),
             THREADS=32 * warps,
             num_warps=warps,
         )
@@ -157,4 +173,4 @@ class TensorCoreKeys:
         return best.amax(dim=0).ceil_()
 
     def _grid(self, n_q: int) -> tuple[int, int, int, int]:
-        return tensor_core_grid(n_q, self.groups, self.layout.tiles, multiprocessors(self.packed.device))
+        return tensor_core_grid(n_q, self.groups, self.d_v, self.layout.tiles, multiprocessors(self.packed.device))
