@@ -45,8 +45,8 @@ DRAWS = 240, 2000, 200
 SHARES = (0.0, 0.125, 0.25)
 """Times in units of ln sqrt(n)/sigma_max: up to the end of the range."""
 NEXT_POWER = -0.75
-"""Of n in what modes of finite size change: their squares, e^{2 sigma_max t}/n, are n^{-3/4} at the end of the range
-and less before."""
+"""Of n in what modes of finite size change: their squares, e^{2 sigma_max t}/n, are n^{-3/4} at the end of the
+range, and less before."""
 
 
 def along(points: Tensor) -> np.ndarray:
