@@ -13,7 +13,7 @@ def test_the_first_step_is_the_closed_derivative():
     for place, direction in enumerate(DIRECTIONS):
         moved = weight_derivative(start, direction, task.t, task.beta)
         expected = RATE * float((moved * wanted).sum(1).mean())
-        assert way[1, place] == pytest.approx(expected, rel=5e-3)
+        assert way[1, place] == pytest.approx(expected, rel=5e-3, abs=5e-5)
     assert way.shape == (ITERATIONS + 1, 2)
 
 
