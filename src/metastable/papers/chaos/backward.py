@@ -89,7 +89,7 @@ CLAIMS = (
         figure=rate_figure,
         theme=THEME,
         unit="exponent of n",
-        effort=4,
+        effort=6,
         rivals={
             "n^(-1/d)": "The rate is that of general contextual flow maps.",
             "n^(-1)": "The rate is that of a deterministic context.",

@@ -133,7 +133,7 @@ CLAIMS = (
         figure=horizon_figure,
         theme=THEME,
         unit="slope against ln sqrt(n) times sigma_max",
-        effort=4,
+        effort=7,
         rivals={
             "mean of the context": "The mean of the context drives it, with the rate of degree one.",
             "Lipschitz constant": "Distances grow with the Lipschitz constant of the field, 2|V|.",

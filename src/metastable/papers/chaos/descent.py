@@ -53,7 +53,7 @@ DIRECTIONS[0, :2, :2], DIRECTIONS[1, :2, :2] = np.diag([1.0, -1.0]), [[0.0, -1.0
 ITERATIONS, RATE = 4, 0.3
 """Steps of the descent from a = 0, and their length in units of the gradient."""
 COUNTS = (24, 64, 160), (24, 64, 160, 400), (24, 56, 130)
-RUNS = (200, 140, 100), (2000, 1500, 1000, 300), (180, 130, 90)
+RUNS = (200, 140, 100), (1000, 700, 500, 250), (180, 130, 90)
 """Tokens of context, and independent descents with each number."""
 LEVELS, TURNS, OBSERVERS = 5, 8, 6
 """Of the nodes that stand for infinite context, and tokens whose ends are learnt. With 8 and 14 the descent ends
@@ -175,7 +175,7 @@ CLAIMS = (
         figure=descent_figure,
         theme=THEME,
         unit="exponent of n",
-        effort=4,
+        effort=10,
         rivals={
             "n^(-1/d)": "The rate is that of general contextual flow maps, n^(-1/4) on S^3.",
             "n^(-1)": "Errors of the steps cancel.",

@@ -149,7 +149,7 @@ CLAIMS = (
         figure=rate_figure,
         theme=THEME,
         unit="exponent of n",
-        effort=3,
+        effort=7,
         rivals={
             "n^(-1/d)": "The rate is that of general contextual flow maps.",
             "n^(-1)": "The rate is that of a deterministic context.",
@@ -167,7 +167,7 @@ CLAIMS = (
         figure=constant_figure,
         theme=THEME,
         unit="measured / formula, in the mean",
-        effort=3,
+        effort=7,
         rivals={
             "context at rest": "The noise of the context at the start moves the token, T times the velocity there.",
             "the circle's": "The constant is that of the circle in every dimension.",

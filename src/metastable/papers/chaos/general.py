@@ -120,7 +120,7 @@ CLAIMS = (
         figure=general_figure,
         theme=THEME,
         unit="exponent of n",
-        effort=4,
+        effort=6,
         rivals={
             "n^(-1/d)": "The rate is that of general contextual flow maps, n^(-1/3) on S^2.",
             "n^(-1/4)": "The rate is that of W2 between a law and its sample on the line.",
