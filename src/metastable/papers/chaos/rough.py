@@ -23,8 +23,8 @@ COUNTS = (128, 512, 2048), (128, 512, 2048, 8192)
 DRAWS = 300, 2000, 220
 """Tokens of context, and contexts of each number."""
 OBSERVERS, TIME = 16, 1.0
-ANGLES = 20_001
-"""Of the quadrature over the angle to the nearest token."""
+ANGLES, SMALLEST = 4001, 1e-7
+"""Of the quadrature over the angle to the nearest token, and the smallest of them."""
 
 
 def distances(n: int, d: int, draws: int, seed: int, other: int) -> np.ndarray:
@@ -49,10 +49,10 @@ def expected_square(n: int, d: int) -> float:
     """E|x^n(T) - x(T)|^2: the nearest of n tokens is beyond the angle a with the probability (1 - cap(a))^n."""
     from scipy import special
 
-    angle = np.linspace(0.0, math.pi, ANGLES)
+    angle = np.append(0.0, np.geomspace(SMALLEST, math.pi, ANGLES))
     half = special.betainc((d - 1) / 2, 0.5, np.sin(angle) ** 2) / 2
     beyond = np.where(angle <= math.pi / 2, 1 - half, half)
-    return float(np.trapezoid(np.gradient(moved(angle), angle) * beyond**n, angle))
+    return float(np.trapezoid(beyond**n, moved(angle)))
 
 
 def limit_constant(d: int) -> float:
