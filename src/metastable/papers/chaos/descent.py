@@ -57,7 +57,7 @@ RUNS = (200, 140, 100), (1000, 700, 500, 250), (180, 130, 90)
 """Tokens of context, and independent descents with each number."""
 LEVELS, TURNS, OBSERVERS = 5, 8, 6
 """Of the nodes that stand for infinite context, and tokens whose ends are learnt. With 8 and 14 the descent ends
-within 3e-4, a fiftieth of the smallest gap (`tests/papers/chaos/test_descent.py`)."""
+within 3e-4, a twentieth of the smallest gap (`tests/papers/chaos/test_descent.py`)."""
 STEP, RTOL = 0.05, 1e-3
 """Step of central differences, and tolerance of their runs."""
 
