@@ -3,7 +3,7 @@ import math
 import pytest
 
 from metastable.errors import InvalidInput
-from metastable.papers import Outcome, Setting, examine
+from metastable.papers import Outcome, Setting, examine, verify
 from metastable.papers.own_error import CHANCE, OwnError, with_systematic
 
 
@@ -60,3 +60,9 @@ def test_malformed_errors_are_refused(value):
         with_systematic(value, 0.1)
     with pytest.raises(InvalidInput):
         claim(Outcome(1.0)).judge(value)
+
+
+def test_a_stored_outcome_is_judged_alike(tmp_path):
+    one = claim(with_systematic(Outcome(1.0, 0.01, rivals={"two": 2.0}), 0.02))
+    (first,), (again,) = (verify([one], out=tmp_path, jobs=1) for _ in range(2))
+    assert again.resumed and (again.tolerance, again.reason) == (first.tolerance, first.reason)

@@ -65,8 +65,7 @@ DRAWS, TOKENS = (280, 240), 120_000
 many tokens, whose runs cost n each, so that the largest n takes as long as all others together."""
 NODES = 1000
 """Heights on either side that stand for the law."""
-TIME = 5.0
-"""When tokens are there, in units of 1/gap."""
+TIME = 5.0  # when tokens are there, in units of 1/gap
 SATURATION_ERROR = 0.1
 """How well the saturation of attention windows is known, as a share (`tests/theory/test_finite_context.py`)."""
 
@@ -133,9 +132,7 @@ def _samples(setting: Setting) -> Iterator[Sample]:
 
 
 def left_out(case: Case, n: int) -> float:
-    """What the formula leaves out of W2^2 (X7): the order 1/beta of the separatrix' shift, (d-1)/(2 beta) of what
-    attention adds, and the error of the saturation of windows.
-    """
+    """The formula's own error in W2^2 (X7): (d-1)/(2 beta) of what attention adds, and that of the saturation."""
     window = float(effective_tokens(n, case.beta, case.d))
     saturation = SATURATION_ERROR * (window + SATURATION) / window
     return formula(case, n).context * ((case.d - 1) / (2 * case.beta) + saturation)
@@ -242,7 +239,7 @@ def attention_experiment(setting: Setting) -> Outcome:
         table=[_row(one) for one in samples(setting)],
         note="a mean over the cases of the table, by their standard errors",
     )
-    (_, x), (_, left) = (_weighted(setting, added) for added in (context, left_out))
+    x, left = (_weighted(setting, added)[1] for added in (context, left_out))
     return with_systematic(outcome, float(x @ left / (x @ x)))
 
 
