@@ -52,8 +52,8 @@ DIRECTIONS[0, :2, :2], DIRECTIONS[1, :2, :2] = np.diag([1.0, -1.0]), [[0.0, -1.0
 """D_1, a stretch, and D_2, a turn."""
 ITERATIONS, RATE = 4, 0.3
 """Steps of the descent from a = 0, and their length in units of the gradient."""
-COUNTS = (24, 64, 160), (24, 64, 160, 400), (24, 56, 130)
-RUNS = (200, 140, 100), (1000, 700, 500, 250), (180, 130, 90)
+COUNTS = (24, 64, 160), (24, 64, 160, 400)
+RUNS = (200, 140, 100), (1000, 700, 500, 250), (190, 135, 100)
 """Tokens of context, and independent descents with each number."""
 LEVELS, TURNS, OBSERVERS = 5, 8, 6
 """Of the nodes that stand for infinite context, and tokens whose ends are learnt. With 8 and 14 the descent ends

@@ -25,7 +25,7 @@ METHOD = "euler-maruyama"
 OVERLAPS = (-0.6, 0.0, 0.4, 0.8)
 TIME = 0.003
 """A short time, in units of 1/kappa(1): one step of the method. The variance is extrapolated from half of it."""
-SAMPLES = (10_000, 60_000, 4000)
+SAMPLES = (10_000, 60_000, 6000)
 """Pairs for every case in a quick, full and small run."""
 EXTRAPOLATED = math.sqrt(3)
 """Error of the variance that is extrapolated from t/2 and t over that at t, whose correlation is 1/2."""

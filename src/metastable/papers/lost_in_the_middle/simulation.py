@@ -32,12 +32,15 @@ APPROACH_SAMPLES = (8000, 6000, 4000, 3000), (40_000, 30_000, 16_000, 8000)
 """Numbers of tokens, and systems of each, in a quick and a full run; they decide the standard error alone."""
 REASON = (
     "what is expected of the rms: standard errors of the averages, and what extrapolation from 32 and 64 tokens "
-    "leaves, of order 1/n^2, a third of its change from that of 16 and 32"
+    "leaves, at most its change from that of 16 and 32"
 )
 
 
 class Limit(NamedTuple):
-    """Deviation at n = infinity, its standard error, and what it still contains of the order 1/n^2."""
+    """Deviation at n = infinity, its standard error, and at most what it still contains of higher orders.
+
+    That is its change from half as many tokens, which is more wherever those were at least twice as far off.
+    """
 
     deviation: np.ndarray
     error: np.ndarray
@@ -47,7 +50,7 @@ class Limit(NamedTuple):
 def extrapolated(least: Measured, few: Measured, many: Measured) -> Limit:
     """The deviation from n/2, n and 2n tokens, free of the order 1/n."""
     found = 2 * many.deviation - few.deviation
-    left = (2 * few.deviation - least.deviation - found) / 3
+    left = 2 * few.deviation - least.deviation - found
     return Limit(found, np.hypot(2 * many.error, few.error), left)
 
 
