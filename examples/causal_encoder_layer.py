@@ -94,7 +94,9 @@ def main() -> None:
             found = readout[:, depth].mean(1)  # all places alike: one of them alone is within its noise
             print(f"{label}: readout {found.mean():+.3f} ± {found.std(ddof=1) / np.sqrt(len(found)):.3f}")
     title = f"Layer {LAYER} of {encoder.name}, made causal, {TOKENS} random tokens"
-    draw(Lines(title, "place s in the context", "dependence n E|D_s v|", series, log_y=True), arguments.out)
+    ticks = {0.1: "0.1", 1.0: "1", 10.0: "10", 100.0: "100"}  # the last leaves room for the legend
+    y_label = "dependence n E|D_s v|"
+    draw(Lines(title, "place s in the context", y_label, series, log_y=True, y_ticks=ticks), arguments.out)
     print(f"wrote {arguments.out}")
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import metastable as ms
-from metastable.papers.chaos.rough import OBSERVERS, TIME, distances, limit_constant
+from metastable.papers.chaos.rough import OBSERVERS, TIME, distances, expected_square, limit_constant
 from metastable.papers.chaos.sampling import uniform_contexts
 from small_claims import small_verdict
 
@@ -24,6 +24,15 @@ def test_the_way_to_the_nearest_token_is_the_flow_of_hardmax():
 def test_the_constant_on_the_circle():
     """The nearest of n points is exponential: E angle^2 = 2 (pi/n)^2."""
     assert limit_constant(2) == pytest.approx((1 - math.exp(-TIME)) * math.sqrt(2) * math.pi)
+
+
+@pytest.mark.parametrize("d", [2, 4, 6])
+def test_expected_squares_are_those_of_samples_and_tend_to_the_constant(d):
+    """400 contexts of 50 tokens, seed 1, by 4 standard errors; a hundred thousand tokens by their limit."""
+    found = distances(50, d, 400, 1, 2)
+    assert abs(found.mean() - expected_square(50, d)) < 4 * found.std() / math.sqrt(400)
+    scaled = math.sqrt(expected_square(10**5, d)) * 10 ** (5 / (d - 1))
+    assert scaled == pytest.approx(limit_constant(d), rel=0.02)
 
 
 def test_the_table_holds_every_dimension():

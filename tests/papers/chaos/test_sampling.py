@@ -11,10 +11,12 @@ from metastable.papers.chaos.sampling import (
     averaged,
     exponent_error,
     identity,
+    next_orders,
     observed,
     root_exponent,
     uniform_contexts,
     watched,
+    with_fewer,
 )
 
 
@@ -31,7 +33,7 @@ def test_nobody_sees_an_observer():
 def test_exponents_and_their_errors():
     counts = np.array([10, 40, 160])
     assert root_exponent(counts, [Mean(5.0 / n, 0.1 / n) for n in counts]) == pytest.approx(
-        (-0.5, exponent_error(counts, [0.02] * 3))
+        (-0.5, exponent_error(counts, [0.02] * 3), 0.0)
     )
     random = np.random.default_rng(0)
     noisy = [
@@ -40,7 +42,18 @@ def test_exponents_and_their_errors():
     ]
     spread = np.std([fit.exponent for fit in noisy])
     assert spread == pytest.approx(noisy[0].error, rel=0.15)
-    assert averaged([Fit(-0.4, 0.03), Fit(-0.6, 0.04)]) == pytest.approx((-0.5, 0.025))
+    assert averaged([Fit(-0.4, 0.03), Fit(-0.6, 0.04)]) == pytest.approx((-0.5, 0.025, 0.0))
+
+
+def test_next_orders_are_those_of_the_law():
+    """Squares 5/n e^{-3/n + 6/n^2}: they and what they do to a plain fit are found."""
+    n = np.array([8, 16, 32, 80, 200])
+    order = -3 / n + 6 / n**2
+    squares = [Mean(value, 0.01 * value) for value in 5 / n * np.exp(order)]
+    assert next_orders(n, squares) == pytest.approx(order)
+    fit = root_exponent(n, squares, 2)
+    assert fit.exponent == pytest.approx(-0.5 + fit.bend) and 0.005 < fit.bend < 0.05
+    assert with_fewer((32, 96), (50, 20))[0] == (8, 200)
 
 
 def test_means_carry_their_standard_error():

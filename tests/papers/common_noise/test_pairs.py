@@ -21,8 +21,10 @@ def test_extrapolation_removes_the_first_order():
     found = extrapolated(
         CommonNoise(activation="constant"), start, 0.2, 0.05, 3, lambda x: x[:, 0, 0].numpy(), "euler-maruyama"
     )
-    mean, error = mean_and_error(found)
-    assert abs(mean - math.exp(-0.2)) < 4 * error + 0.003
+    mean, error = mean_and_error(found.values)
+    left, noise = mean_and_error(found.left)
+    assert abs(mean - math.exp(-0.2)) < 4 * error + abs(left)
+    assert abs(left) < 4 * noise + 0.003
 
 
 def test_mean_and_error():

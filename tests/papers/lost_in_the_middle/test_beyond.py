@@ -2,8 +2,8 @@ import math
 
 import pytest
 
-from metastable.papers import ESTIMATE, Setting
-from metastable.papers.lost_in_the_middle.beyond import CLAIMS, SOFTMAX, UNNORMALISED, tolerance
+from metastable.papers import ESTIMATE
+from metastable.papers.lost_in_the_middle.beyond import CLAIMS, SOFTMAX, UNNORMALISED
 from small_claims import small_verdict
 
 
@@ -13,9 +13,8 @@ def test_cases_are_below_the_depth_at_which_recency_is_lost_and_take_several_val
         assert all(len({case[i] for case in cases}) > 1 for i in range(4))
 
 
-def test_claims_are_ours_and_more_systems_are_asked_for_more():
+def test_claims_are_ours():
     assert all(claim.source == ESTIMATE for claim in CLAIMS)
-    assert tolerance(Setting()) < tolerance(Setting(quick=True)) < tolerance(Setting(small=True))
 
 
 @pytest.mark.parametrize("name", [claim.name for claim in CLAIMS])

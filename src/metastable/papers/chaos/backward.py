@@ -8,21 +8,22 @@ from metastable import sphere
 from metastable.drawing import Lines
 from metastable.flows import SelfAttention
 from metastable.papers.chaos.sampling import (
+    BELOW,
+    NEXT_ORDER,
     PAPER,
-    Fit,
     Mean,
-    averaged,
     counts_figure,
-    expected_error,
-    exponent_reason,
+    rate_outcome,
     root_curves,
     root_exponent,
     root_level,
     uniform_contexts,
     watched,
+    with_fewer,
 )
-from metastable.papers.claim import Claim, Outcome, Setting
-from metastable.papers.reading import SAMPLING, fine, spanned
+from metastable.papers.claim import Outcome, Setting
+from metastable.papers.own_error import OwnError
+from metastable.papers.reading import fine, spanned
 from metastable.theory import weight_derivative
 from metastable.weights import AttentionWeights
 
@@ -34,28 +35,19 @@ DRAWS = (160, 110, 70), (1500, 1000, 600, 250), (120, 80, 60)
 """Tokens of context, and contexts of each number."""
 OBSERVERS, WIDE = 8, 0.02
 """Observers of every context, and the step of central differences, whose error is far below the noise."""
-SPREAD = 0.9
-"""Largest relative standard deviation over contexts of the squared error, averaged over observers."""
-NEXT_ORDER = 0.05
-"""What the order 1/n does to the exponent between the first and the last number: ten over the smallest number in
-the mean square, since a derivative of noise is larger than the noise."""
-
-
-def rate_error(setting: Setting) -> float:
-    """Standard error of the mean exponent that the number of contexts gives."""
-    return expected_error(setting.choose(*COUNTS), setting.choose(*DRAWS), SPREAD, len(RATES))
 
 
 def rate_experiment(setting: Setting) -> Outcome:
     """Exponent of the rms error of the derivative along a random direction of V."""
     counts = np.array(setting.choose(*COUNTS))
+    sizes = with_fewer(counts.tolist(), setting.choose(*DRAWS))
     rows, fits, curves = [], [], {"n": counts.astype(float), "fine": fine(counts)}
     for place, (d, beta, t) in enumerate(RATES):
         other, third = setting.seeds(2, 70, place)
         direction = np.random.default_rng(third).standard_normal((d, d)) / d
         observers, size = sphere.uniform(OBSERVERS, d, seed=other), float(np.linalg.norm(direction))
         means = []
-        for n, draws in zip(counts.tolist(), setting.choose(*DRAWS), strict=True):
+        for n, draws in sizes:
             contexts = uniform_contexts(draws, n, d, setting.seeds(1, 71, place, n)[0])
             ends = []
             for h in (WIDE, -WIDE):
@@ -63,16 +55,14 @@ def rate_experiment(setting: Setting) -> Outcome:
                 ends.append(watched(SelfAttention(w, beta), contexts, observers, [0.0, t], rtol=1e-5)[1])
             error = (ends[0] - ends[1]) / (2 * WIDE) - weight_derivative(observers, direction, t, beta)
             means.append(Mean.of(error.square().sum(2).mean(1) / size**2))
-        fits.append(root_exponent(counts, means))
+        fits.append(root_exponent([n for n, _ in sizes], means, len(BELOW)))
         level = root_level(counts, means)
-        curves |= root_curves(f"d = {d}, β = {beta:g}, T = {t:g}", means, level, curves["fine"])
+        curves |= root_curves(f"d = {d}, β = {beta:g}, T = {t:g}", means[-len(counts) :], level, curves["fine"])
         rows.append({"d": d, "beta": beta, "T": t, "exponent": fits[-1].exponent})
         rows[-1] |= {"standard error": fits[-1].error, "sqrt(n) rms": level}
-    found = averaged(fits)
-    general = averaged([Fit(-1 / d, fit.error) for fit, (d, _, _) in zip(fits, RATES, strict=True)])
-    return Outcome(
-        *found,
-        rivals={"n^(-1/d)": general, "n^(-1)": (-1.0, found.error), "no convergence": (0.0, found.error)},
+    return rate_outcome(
+        fits,
+        {"n^(-1/d)": [-1 / d for d, _, _ in RATES], "n^(-1)": -1.0, "no convergence": 0.0},
         curves=curves,
         table=rows,
         note="the mean over the cases of the table",
@@ -86,7 +76,7 @@ def rate_figure(outcome: Outcome) -> Lines:
 
 
 CLAIMS = (
-    Claim(
+    OwnError(
         "weight-derivative-rate",
         lambda setting: (
             "The derivative of a token by the weights with n iid tokens of context is n^(-1/2) away from that with "
@@ -94,13 +84,12 @@ CLAIMS = (
         ),
         rate_experiment,
         expected=-0.5,
-        tolerance=lambda setting: SAMPLING * rate_error(setting) + NEXT_ORDER,
-        reason=lambda setting: exponent_reason(rate_error(setting), NEXT_ORDER),
+        reason=NEXT_ORDER,
         source=PAPER,
         figure=rate_figure,
         theme=THEME,
         unit="exponent of n",
-        effort=4,
+        effort=6,
         rivals={
             "n^(-1/d)": "The rate is that of general contextual flow maps.",
             "n^(-1)": "The rate is that of a deterministic context.",

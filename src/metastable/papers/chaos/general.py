@@ -13,20 +13,21 @@ from metastable.drawing import Lines
 from metastable.flows import SelfAttention
 from metastable.meanfield import Law, Skewed, VonMisesFisher, reference_skew
 from metastable.papers.chaos.sampling import (
+    BELOW,
+    NEXT_ORDER,
     PAPER,
-    Fit,
     Mean,
-    averaged,
     counts_figure,
-    expected_error,
-    exponent_reason,
+    rate_outcome,
     root_curves,
     root_exponent,
     root_level,
     watched,
+    with_fewer,
 )
-from metastable.papers.claim import Claim, Outcome, Setting
-from metastable.papers.reading import SAMPLING, fine, spanned
+from metastable.papers.claim import Outcome, Setting
+from metastable.papers.own_error import OwnError
+from metastable.papers.reading import fine, spanned
 from metastable.weights import AttentionWeights
 
 THEME = "Forward"
@@ -35,10 +36,6 @@ DRAWS = (240, 160, 80), (1000, 1000, 800, 500, 300), (200, 140, 80)
 """Tokens of context, and contexts of each number."""
 OBSERVERS = 12
 """Nodes of the mean-field solution that are carried by the sampled contexts, too."""
-SPREAD = 0.9
-"""Largest relative standard deviation over contexts of the squared distance, averaged over observers."""
-NEXT_ORDER = 0.03
-"""What the order 1/n does to the exponent between the first and the last number."""
 
 
 def sheared(d: int) -> AttentionWeights:
@@ -67,7 +64,6 @@ CASES: Sequence[tuple[str, AttentionWeights, float, Law, float]] = (
     ("S², repelling", repelling(3), 6.0, VonMisesFisher([0.0, 0.6, 0.8], 1.0), 1.0),
 )
 """(name, weights, beta, law of the context, T). On the circle n^{-1/d} is n^{-1/2}: it is in the table only."""
-SPHERES = sum(w.d > 2 for _, w, *_ in CASES)
 
 
 def reference(w: AttentionWeights, beta: float, law: Law, t: float) -> tuple[Tensor, Tensor]:
@@ -77,38 +73,27 @@ def reference(w: AttentionWeights, beta: float, law: Law, t: float) -> tuple[Ten
     return path.points[0][chosen], path.points[-1][chosen]
 
 
-def rate_error(setting: Setting) -> float:
-    """Standard error of the mean exponent that the number of contexts gives."""
-    return expected_error(setting.choose(*COUNTS), setting.choose(*DRAWS), SPREAD, SPHERES)
-
-
 def general_experiment(setting: Setting) -> Outcome:
     """Exponent of the rms distance of sampled contexts from the mean field."""
     counts = np.array(setting.choose(*COUNTS))
+    sizes = with_fewer(counts.tolist(), setting.choose(*DRAWS))
     rows, fits, curves = [], [], {"n": counts.astype(float), "fine": fine(counts)}
     for place, (name, w, beta, law, t) in enumerate(CASES):
         start, end = reference(w, beta, law, t)
         means = []
-        for n, draws in zip(counts.tolist(), setting.choose(*DRAWS), strict=True):
+        for n, draws in sizes:
             (seed,) = setting.seeds(1, 40, place, n)
             contexts = torch.as_tensor(law.sample(draws * n, seed=seed)).view(draws, n, -1)
             there = watched(SelfAttention(w, beta), contexts, start, [0.0, t])[1]
             means.append(Mean.of((there - end).square().sum(2).mean(1)))
-        fits.append(root_exponent(counts, means))
+        fits.append(root_exponent([n for n, _ in sizes], means, len(BELOW)))
         level = root_level(counts, means)
-        curves |= root_curves(name, means, level, curves["fine"])
+        curves |= root_curves(name, means[-len(counts) :], level, curves["fine"])
         rows.append({"case": name, "beta": beta, "T": t, "exponent": fits[-1].exponent})
         rows[-1] |= {"standard error": fits[-1].error, "sqrt(n) rms": level}
-    spheres = [(fit, w.d) for fit, (_, w, *_) in zip(fits, CASES, strict=True) if w.d > 2]
-    found = averaged([fit for fit, _ in spheres])
-    general = averaged([Fit(-1 / d, fit.error) for fit, d in spheres])
-    return Outcome(
-        *found,
-        rivals={
-            "n^(-1/d)": general,
-            "n^(-1/4)": (-0.25, found.error),
-            "n^(-1)": (-1.0, found.error),
-        },
+    return rate_outcome(
+        [fit for fit, (_, w, *_) in zip(fits, CASES, strict=True) if w.d > 2],
+        {"n^(-1/d)": [-1 / w.d for _, w, *_ in CASES if w.d > 2], "n^(-1/4)": -0.25, "n^(-1)": -1.0},
         curves=curves,
         table=rows,
         note="the mean over the cases on S^2",
@@ -122,7 +107,7 @@ def general_figure(outcome: Outcome) -> Lines:
 
 
 CLAIMS = (
-    Claim(
+    OwnError(
         "context-rate-general",
         lambda setting: (
             "For weights that are not symmetric and contexts that are not uniform a token is n^(-1/2) away from "
@@ -130,13 +115,12 @@ CLAIMS = (
         ),
         general_experiment,
         expected=-0.5,
-        tolerance=lambda setting: SAMPLING * rate_error(setting) + NEXT_ORDER,
-        reason=lambda setting: exponent_reason(rate_error(setting), NEXT_ORDER),
+        reason=NEXT_ORDER,
         source=PAPER,
         figure=general_figure,
         theme=THEME,
         unit="exponent of n",
-        effort=4,
+        effort=6,
         rivals={
             "n^(-1/d)": "The rate is that of general contextual flow maps, n^(-1/3) on S^2.",
             "n^(-1/4)": "The rate is that of W2 between a law and its sample on the line.",

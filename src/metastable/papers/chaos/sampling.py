@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,8 @@ from metastable.drawing import Lines, Series
 from metastable.flows import Flow, SelfAttention
 from metastable.measure import Ensemble
 from metastable.papers.claim import Outcome
-from metastable.papers.reading import SAMPLING, beside, slope
+from metastable.papers.own_error import with_systematic
+from metastable.papers.reading import beside, slope
 from metastable.solve import solve
 from metastable.weights import AttentionWeights
 
@@ -71,17 +72,48 @@ def pooled(means: Sequence[Mean]) -> Mean:
 
 
 class Fit(NamedTuple):
-    """An exponent of n with its standard error."""
+    """An exponent of n with its standard error, and what the next orders, a factor 1 + b/n + c/n^2, do to it."""
 
     exponent: float
     error: float
+    bend: float = 0.0
 
 
-def root_exponent(counts: Sequence[int] | np.ndarray, squares: Sequence[Mean]) -> Fit:
-    """Exponent of the root of mean squares against n, by least squares of the logarithms."""
-    x = np.log(np.asarray(counts, dtype=float))
-    value, error = np.array(squares).T
-    return Fit(slope(x, np.log(value)) / 2, exponent_error(counts, error / value))
+BELOW = (4, 2)
+"""Parts of the smallest number of tokens at which squares are measured, too, with so many times the contexts: the
+next orders are larger there, and they cost little."""
+NEXT_ORDER = "the next orders, 1 + b/n + c/n^2, fitted with a half and a quarter of the smallest n, too"
+"""The reason of claims about powers of n and their constants."""
+
+
+def with_fewer(counts: Sequence[int], draws: Sequence[int]) -> list[tuple[int, int]]:
+    """Numbers of tokens with their numbers of contexts, from a quarter of the smallest on.
+
+    >>> with_fewer((32, 96), (50, 20))
+    [(8, 200), (16, 100), (32, 50), (96, 20)]
+    """
+    fewer = [(counts[0] // part, draws[0] * part) for part in BELOW]
+    return [*fewer, *zip(counts, draws, strict=True)]
+
+
+def root_exponent(counts: Sequence[int] | np.ndarray, squares: Sequence[Mean], fewer: int = 0) -> Fit:
+    """Exponent of the root of mean squares against n, by least squares of the logarithms.
+
+    fewer: so many of the first are no part of the fit, and only tell its bend.
+    """
+    n, (value, error) = np.asarray(counts, dtype=float), np.array(squares).T
+    x = np.log(n[fewer:])
+    bend = slope(x, next_orders(n, squares)[fewer:]) / 2 if fewer else 0.0
+    return Fit(slope(x, np.log(value[fewer:])) / 2, exponent_error(n[fewer:], (error / value)[fewer:]), bend)
+
+
+def next_orders(counts: Sequence[float] | np.ndarray, squares: Sequence[Mean]) -> np.ndarray:
+    """b/n + c/n^2 of mean squares a/n e^{b/n + c/n^2}, by weighted least squares of logarithms."""
+    n, (value, error) = np.asarray(counts, dtype=float), np.array(squares).T
+    weight = value / error
+    design = np.column_stack([np.ones_like(n), 1 / n, 1 / n**2])
+    _, *rest = np.linalg.lstsq(design * weight[:, None], np.log(n * value) * weight, rcond=None)[0]
+    return np.asarray(design[:, 1:] @ rest)
 
 
 def exponent_error(counts: Sequence[int] | np.ndarray, relative: Sequence[float] | np.ndarray) -> float:
@@ -95,19 +127,9 @@ def exponent_error(counts: Sequence[int] | np.ndarray, relative: Sequence[float]
     return float(np.sqrt(((weights * np.asarray(relative)) ** 2).sum())) / 2
 
 
-def expected_error(counts: Sequence[int], draws: Sequence[int], spread: float, cases: int) -> float:
-    """Standard error of the mean exponent over cases, where squares have a relative deviation of `spread`."""
-    return exponent_error(counts, spread / np.sqrt(draws)) / math.sqrt(cases)
-
-
-def exponent_reason(error: float, order: float) -> str:
-    """Where the tolerance of a mean exponent comes from."""
-    return f"{SAMPLING:g} standard errors of the mean exponent, {error:.2g} each, and {order} for the order 1/n"
-
-
 def root_level(counts: Sequence[int] | np.ndarray, squares: Sequence[Mean]) -> float:
-    """c of the law c/sqrt(n) that fits the roots of mean squares best, in logarithms."""
-    value = np.array(squares).T[0]
+    """c of the law c/sqrt(n) that fits the roots of mean squares, the last ones, best, in logarithms."""
+    value = np.array(squares[-len(counts) :]).T[0]
     return math.exp(float(np.mean(np.log(value * np.asarray(counts)))) / 2)
 
 
@@ -120,7 +142,15 @@ def root_curves(label: str, squares: Sequence[Mean], law: float, at: np.ndarray)
 
 def averaged(fits: Sequence[Fit]) -> Fit:
     """The mean of independent exponents."""
-    return Fit(float(np.mean([fit.exponent for fit in fits])), math.hypot(*(fit.error for fit in fits)) / len(fits))
+    exponent, error, bend = np.array(fits).T
+    return Fit(float(exponent.mean()), math.hypot(*error) / len(fits), float(bend.mean()))
+
+
+def rate_outcome(fits: Sequence[Fit], rivals: Mapping[str, Sequence[float] | float], **rest: Any) -> Outcome:
+    """The mean exponent beside those of rivals, one for each fit or the same for all."""
+    found = averaged(fits)
+    others = {name: (float(np.mean(value)), found.error) for name, value in rivals.items()}
+    return with_systematic(Outcome(found.exponent, found.error, rivals=others, **rest), found.bend)
 
 
 def counts_figure(outcome: Outcome, title: str, y_label: str) -> Lines:

@@ -12,9 +12,17 @@ from metastable.drawing import Lines, Series
 from metastable.flows import CommonNoise, SelfAttention
 from metastable.measure import Ensemble
 from metastable.papers.agreement import agreement_figure
-from metastable.papers.claim import Claim, Outcome, Setting
-from metastable.papers.common_noise.pairs import distance, mean_and_error, pairs
-from metastable.papers.reading import SAMPLING, farthest, slope
+from metastable.papers.claim import Outcome, Setting
+from metastable.papers.common_noise.exponents import APART, METHOD, log_distance, root
+from metastable.papers.common_noise.pairs import (
+    LEFT_BY_STEPS,
+    distance,
+    extrapolated,
+    mean_and_error,
+    pairs,
+)
+from metastable.papers.own_error import OwnError, with_systematic
+from metastable.papers.reading import farthest
 from metastable.papers.verdict import ESTIMATE
 from metastable.solve import solve
 from metastable.theory import TwoPointMotion
@@ -22,21 +30,20 @@ from metastable.weights import AttentionWeights
 
 PAPER = "arXiv:2604.26898"
 THEME = "Noise against attention"
-APART = 1e-7
-METHOD = "euler-maruyama"
 ADDED = (("relu", 3, 1.0, 1.0), ("relu", 3, -1.0, 4.0), ("linear", 4, 0.5, 0.0), ("constant", 5, -1.0, 2.0))
 """(activation, d, V = v I, beta)."""
-ADDED_TIME, ADDED_STEP = 0.5, 0.02
+ADDED_TIME, ADDED_STEPS = 0.5, 24
 ADDED_SAMPLES = (400, 4000, 150)
 REPELLED = (("relu", 4), ("linear", 3), ("constant", 4))
 SQUARES = (0.4, 1.0, 1.6)
 """Squares of the scale of the noise, in units of the one at which it balances attention with V = -I."""
-REPELLED_STEP = 0.01
+REPELLED_STEP = 0.02
 REPELLED_SAMPLES = (1200, 20_000, 400)
 ENERGIES = (("constant", 8, -1.0, 1.0), ("constant", 6, 0.0, 0.0), ("sigmoid", 12, 0.0, 0.0))
 """(activation, d, v, beta), in all of which the noise is coercive: c > 0."""
 TOKENS = 6
 ENERGY_SAMPLES = (400, 5000, 150)
+ENERGY_STEPS = 64
 
 
 def attending(d: int, v: float, beta: float) -> SelfAttention | None:
@@ -47,26 +54,26 @@ def attending(d: int, v: float, beta: float) -> SelfAttention | None:
 
 def added_experiment(setting: Setting) -> Outcome:
     """Change of the exponent by attention over -2 v, on the same noise; the case that is farthest from one."""
-    ratios, errors, rows = [], [], []
+    ratios, errors, steps, rows = [], [], [], []
     curves: dict[str, np.ndarray] = {}
     for k, (activation, d, v, beta) in enumerate(ADDED):
         start, seed = pairs(setting.choose(*ADDED_SAMPLES), d, APART), setting.seeds(1, 40, k)[0]
-        ends = [
-            solve(
-                CommonNoise(drift, activation), start, ADDED_TIME, step=ADDED_STEP, seed=seed, method=METHOD
-            ).end.points
-            for drift in (attending(d, v, beta), None)
-        ]
-        change = np.log(distance(ends[0]) / distance(ends[1])) / ADDED_TIME
+        flows = [CommonNoise(drift, activation) for drift in (attending(d, v, beta), None)]
+        change, coarse = (
+            np.log(np.divide(*(end_distance(flow, start, ADDED_TIME, step, seed) for flow in flows))) / ADDED_TIME
+            for step in (ADDED_TIME / ADDED_STEPS, 2 * ADDED_TIME / ADDED_STEPS)
+        )
         mean, error = mean_and_error(change)
         ratios.append(mean / (-2 * v))
         errors.append(error / abs(2 * v))
+        steps.append(abs(float(np.mean(coarse - change)) / (2 * v)))
         rows.append({"activation": activation, "d": d, "v": v, "β": beta, "change": mean, "−2v": -2 * v})
+        rows[-1]["with twice the step"] = float(coarse.mean())
         name = f"{activation}, d = {d}, β = {beta:g}"
         curves |= {f"expected {name}": np.array([-2 * v]), f"measured {name}": np.array([mean])}
         curves[f"error {name}"] = np.array([error])
     orthogonal = [2 * ratio / 4 * (1 + math.exp(beta)) for ratio, (*_, beta) in zip(ratios, ADDED, strict=True)]
-    return Outcome(
+    outcome = Outcome(
         farthest(ratios, 1.0),
         max(errors),
         rivals={
@@ -76,6 +83,12 @@ def added_experiment(setting: Setting) -> Outcome:
         curves=curves,
         table=rows,
     )
+    return with_systematic(outcome, max(steps))
+
+
+def end_distance(flow: CommonNoise, start: Ensemble, t: float, step: float, seed: int) -> np.ndarray:
+    """1 - g of the pairs at time t."""
+    return distance(solve(flow, start, t, step=step, seed=seed, method=METHOD).end.points)
 
 
 def added_figure(outcome: Outcome) -> Lines:
@@ -86,30 +99,30 @@ def added_figure(outcome: Outcome) -> Lines:
 
 def repelled_experiment(setting: Setting) -> Outcome:
     """The strength s^2 at which the exponent with V = -I changes sign, over 2/|Lambda|: mean over activations."""
-    ratios, errors, rows = [], [], []
+    ratios, errors, shifts, rows = [], [], [], []
     curves: dict[str, np.ndarray] = {"share": np.array(SQUARES), "fine": np.linspace(0.2, 1.8, 40)}
     for k, (activation, d) in enumerate(REPELLED):
         balance = 2 / abs(TwoPointMotion(activation, d).lyapunov)
-        start, found, noise = pairs(setting.choose(*REPELLED_SAMPLES), d, APART), [], []
+        start = pairs(setting.choose(*REPELLED_SAMPLES), d, APART)
+        rates = []
         for j, share in enumerate(SQUARES):
             flow = CommonNoise(attending(d, -1.0, 1.0), activation, scale=math.sqrt(share * balance))
             seed = setting.seeds(1, 50, k, j)[0]
-            end = solve(flow, start, 1.0, step=REPELLED_STEP, seed=seed, method=METHOD).end.points
-            mean, error = mean_and_error(np.log(distance(end) / APART))
-            found.append(mean)
-            noise.append(error)
-        tilt = slope(SQUARES, found)
-        crossing = float(np.mean(SQUARES)) - float(np.mean(found)) / tilt
+            ends = extrapolated(flow, start, 1.0, REPELLED_STEP, seed, log_distance, METHOD)
+            rates.append((*mean_and_error(ends.values - math.log(APART)), float(ends.left.mean())))
+        found, noise, left = np.array(rates).T
+        crossing, error = root(curves["share"], found, noise)
         ratios.append(crossing)
-        errors.append(float(np.mean(noise)) / abs(tilt) / math.sqrt(len(SQUARES)))
+        errors.append(error)
+        shifts.append(crossing - root(curves["share"], found - left, noise)[0])
         rows.append({"activation": activation, "d": d, "2/|Λ|": balance, "measured": crossing * balance})
         curves |= {
-            f"tokens {activation}, d = {d}": np.array(found),
-            f"error {activation}, d = {d}": np.array(noise),
+            f"tokens {activation}, d = {d}": found,
+            f"error {activation}, d = {d}": noise,
         }
     curves["theory"] = 2 - 2 * curves["fine"]
-    error = float(np.sqrt(np.sum(np.square(errors)))) / len(errors)
-    return Outcome(
+    error = math.hypot(*errors) / len(errors)
+    outcome = Outcome(
         float(np.mean(ratios)),
         error,
         rivals={
@@ -120,6 +133,7 @@ def repelled_experiment(setting: Setting) -> Outcome:
         curves=curves,
         table=rows,
     )
+    return with_systematic(outcome, float(np.mean(shifts)))
 
 
 def repelled_figure(outcome: Outcome) -> Lines:
@@ -137,13 +151,15 @@ def repelled_figure(outcome: Outcome) -> Lines:
 
 def energy_experiment(setting: Setting) -> Outcome:
     """Rate at which E[1 - |mean of the tokens|^2] falls, over the coercivity c: the smallest of the cases."""
-    ratios, errors, rows = [], [], []
+    ratios, errors, steps, rows = [], [], [], []
     curves: dict[str, np.ndarray] = {}
     rivals: dict[str, tuple[float, float]] = {}
     for k, (activation, d, v, beta) in enumerate(ENERGIES):
         c = TwoPointMotion(activation, d, attention=v, beta=beta).coercivity
         t = 1.0 / c
-        rate, error, times, energy = energy_rate(setting, CommonNoise(attending(d, v, beta), activation), d, t, k)
+        flow = CommonNoise(attending(d, v, beta), activation)
+        rate, error, times, energy = energy_rate(setting, flow, d, t, k)
+        steps.append((energy_rate(setting, flow, d, t, k, ENERGY_STEPS // 2)[0] - rate) / c)
         ratios.append(rate / c)
         errors.append(error / c)
         rows.append({"activation": activation, "d": d, "v": v, "c": c, "rate": rate, "standard error": error})
@@ -156,16 +172,18 @@ def energy_experiment(setting: Setting) -> Outcome:
                 rate, error, _, _ = energy_rate(setting, other, d, t, k)
                 rivals[name] = rate / c, error / c
     worst = int(np.argmin(ratios))
-    return Outcome(ratios[worst], errors[worst], rivals=rivals, curves=curves, table=rows)
+    return with_systematic(
+        Outcome(ratios[worst], errors[worst], rivals=rivals, curves=curves, table=rows), steps[worst]
+    )
 
 
 def energy_rate(
-    setting: Setting, flow: CommonNoise, d: int, t: float, stream: int
+    setting: Setting, flow: CommonNoise, d: int, t: float, stream: int, steps: int = ENERGY_STEPS
 ) -> tuple[float, float, np.ndarray, np.ndarray]:
     """-log(E_t/E_0)/t with its standard error, and the curve of E over time."""
     count, (first, second) = setting.choose(*ENERGY_SAMPLES), setting.seeds(2, 60, stream)
     start = Ensemble(sphere.uniform(count * TOKENS, d, seed=first).view(count, TOKENS, d))
-    path = solve(flow, start, t, times=9, step=t / 64, seed=second, method=METHOD)
+    path = solve(flow, start, t, times=9, step=t / steps, seed=second, method=METHOD)
     energy = 1 - path.points.mean(2).square().sum(-1).numpy()
     (begin, _), (end, error) = mean_and_error(energy[0]), mean_and_error(energy[-1])
     return -math.log(end / begin) / t, error / end / t, path.times.numpy(), energy.mean(1)
@@ -190,32 +208,14 @@ def energy_figure(outcome: Outcome) -> Lines:
     return Lines(title, "c t", "E[1 − |mean|²], relative to the start", [*dots, bound], log_y=True)
 
 
-REPELLED_BIAS = 0.04
-"""What the steps change of the exponents, relative to them: d steps, d up to 4."""
-
-
-def repelled_error(setting: Setting) -> float:
-    """Expected of the mean ratio: near consensus log(1 - g) has the variance 4 s^2 (kappa(1) + kappa'(1)) t, which
-    is a(g) t/(1 - g)^2, and changes by -2 when s^2 changes by its value at the balance.
-    """
-    errors = []
-    for activation, d in REPELLED:
-        motion = TwoPointMotion(activation, d)
-        both = (motion.covariance.one + motion.covariance.slope) * 2 / abs(motion.lyapunov)
-        noise = float(np.mean([2 * math.sqrt(share * both) for share in SQUARES]))
-        errors.append(noise / 2 / math.sqrt(len(SQUARES)))
-    return math.hypot(*errors) / len(errors) / math.sqrt(setting.choose(*REPELLED_SAMPLES))
-
-
 CLAIMS = (
-    Claim(
+    OwnError(
         "attention-exponent",
         "Softmax attention with V = vI and B = I adds −2v to the exponent of 1 − g near consensus, whatever β and "
         "the noise (v from −1 to 1, β from 0 to 4).",
         added_experiment,
         expected=1.0,
-        tolerance=ADDED_STEP * 2.5,
-        reason=f"steps of {ADDED_STEP:g} change the exponents by up to d/2 = 2.5 times as much",
+        reason="the steps: the most that twice the step changes",
         source=ESTIMATE,
         figure=added_figure,
         theme=THEME,
@@ -226,17 +226,13 @@ CLAIMS = (
             "weights of distant tokens": "It adds −4v/(1 + e^β), as for orthogonal tokens.",
         },
     ),
-    Claim(
+    OwnError(
         "noise-beats-repulsion",
         "Where attention repels, V = −I, tokens synchronise iff the noise is strong enough, s²|Λ| > 2 (ReLU, "
         "linear and constant activations; s² from 0.4 to 1.6 times that).",
         repelled_experiment,
         expected=1.0,
-        tolerance=lambda setting: REPELLED_BIAS + SAMPLING * repelled_error(setting),
-        reason=lambda setting: (
-            f"{SAMPLING:g} standard errors of {repelled_error(setting):.2g}, which the variance 4s²(κ(1) + κ'(1))t "
-            f"of log(1 − g) gives, and {REPELLED_BIAS} for the steps"
-        ),
+        reason=LEFT_BY_STEPS,
         source=ESTIMATE,
         figure=repelled_figure,
         theme=THEME,
@@ -248,17 +244,14 @@ CLAIMS = (
             "balance at s²|Λ| = 4": "Attention counts twice as much.",
         },
     ),
-    Claim(
+    OwnError(
         "energy-dissipation",
         "Where the common noise is coercive relative to attention, b(g) ≥ c(1−g) with c > 0, the interaction "
         f"energy falls exponentially on average, at least with the rate c ({TOKENS} uniform tokens, constant and "
         "sigmoid activations, d from 6 to 12, one with V = −I).",
         energy_experiment,
         expected=1.0,
-        tolerance=lambda setting: SAMPLING * 0.6 / math.sqrt(setting.choose(*ENERGY_SAMPLES)),
-        reason=lambda setting: (
-            f"{SAMPLING:g} standard errors of the mean energy, 0.6/√systems of {setting.choose(*ENERGY_SAMPLES)}"
-        ),
+        reason="the steps: what twice the step changes",
         source=PAPER + ", with metastable's constant",
         figure=energy_figure,
         relation="at least",

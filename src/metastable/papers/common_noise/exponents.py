@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
 
 from metastable.drawing import Lines, Series
 from metastable.flows import CommonNoise
-from metastable.papers.claim import Claim, Outcome, Setting, as_rows
-from metastable.papers.common_noise.pairs import distance, extrapolated, mean_and_error, pairs
-from metastable.papers.reading import SAMPLING, beside
+from metastable.papers.claim import Outcome, Setting, as_rows
+from metastable.papers.common_noise.pairs import LEFT_BY_STEPS, distance, extrapolated, mean_and_error, pairs
+from metastable.papers.own_error import OwnError, with_systematic
+from metastable.papers.reading import beside
 from metastable.papers.verdict import ESTIMATE
 from metastable.theory import TwoPointMotion
 
@@ -34,25 +36,30 @@ SAMPLES = (3000, 30_000, 700)
 TIME = 0.6
 """Time in units of 1/kappa(1)."""
 STEPS_PER_DIMENSION = 6
-"""Steps of the coarser run per dimension: h d kappa(1) = TIME/6, whose square is left by the extrapolation."""
-SECOND_ORDER = 0.03
-"""What the extrapolation leaves, in units of kappa(1): 3 (h d kappa(1))^2 for ReLU with d = 3 and 8, measured at
-twice and four times the step."""
+"""Steps of the middle run per dimension: h d kappa(1) = TIME/6, of whose square the extrapolation leaves a part."""
 ALMOST = ("erf", "tanh", "sin")
 """Activations with kappa'(1) > kappa(1) by 18 to 31%: beyond some dimension they do not synchronise."""
 DIMENSIONS = (4, 10, 16)
 DIMENSION_SAMPLES = (800, 6000, 400)
 
 
-def exponent(activation: str, d: int, samples: int, seed: int) -> tuple[float, float]:
-    """Rate of the mean of log(1 - g) from almost consensus, in units of kappa(1), and its standard error."""
+class Exponent(NamedTuple):
+    """Rate of the mean of log(1 - g), in units of kappa(1), its standard error, and what the steps leave in it."""
+
+    rate: float
+    error: float
+    left: float
+
+
+def exponent(activation: str, d: int, samples: int, seed: int) -> Exponent:
+    """Measured from almost consensus."""
     t = TIME / TwoPointMotion(activation, d).covariance.one
     step = t / (STEPS_PER_DIMENSION * d)
     found = extrapolated(
         CommonNoise(activation=activation), pairs(samples, d, APART), t, step, seed, log_distance, METHOD
     )
-    mean, error = mean_and_error(found)
-    return (mean - math.log(APART)) / TIME, error / TIME
+    mean, error = mean_and_error(found.values)
+    return Exponent((mean - math.log(APART)) / TIME, error / TIME, float(found.left.mean()) / TIME)
 
 
 def log_distance(points: Tensor) -> np.ndarray:
@@ -64,12 +71,9 @@ def lyapunov_experiment(setting: Setting) -> Outcome:
     """rms over cases of measured less predicted exponent, in units of kappa(1)."""
     samples = setting.choose(*SAMPLES)
     motions = [TwoPointMotion(activation, d) for activation, d in EXPONENTS]
-    found, error = (
-        np.array(row)
-        for row in zip(
-            *(exponent(*case, samples, setting.seeds(1, 10, k)[0]) for k, case in enumerate(EXPONENTS)), strict=True
-        )
-    )
+    found, error, left = np.array(
+        [exponent(*case, samples, setting.seeds(1, 10, k)[0]) for k, case in enumerate(EXPONENTS)]
+    ).T
     one = np.array([m.covariance.one for m in motions])
     predicted = np.array([m.lyapunov for m in motions]) / one
     others = {
@@ -78,7 +82,7 @@ def lyapunov_experiment(setting: Setting) -> Outcome:
         "κ(1) alone": np.array([1.0 - m.d for m in motions]),
     }
     noise = float(np.sqrt(np.mean(error**2))) / math.sqrt(2 * len(found))
-    return Outcome(
+    outcome = Outcome(
         rms(found - predicted),
         noise,
         rivals={name: (rms(found - other), noise) for name, other in others.items()},
@@ -90,10 +94,12 @@ def lyapunov_experiment(setting: Setting) -> Outcome:
                 "Λ/κ(1)": predicted,
                 "measured": found,
                 "standard error": error,
+                "left by the steps": left,
                 "growth of the mean/κ(1)": others["rate of the mean"],
             }
         ),
     )
+    return with_systematic(outcome, math.hypot(rms(error), rms(left)))
 
 
 def rms(values: np.ndarray) -> float:
@@ -113,37 +119,23 @@ def lyapunov_figure(outcome: Outcome) -> Lines:
     return Lines(title, "((d−3)κ'(1) − (d−1)κ(1)) / κ(1)", "measured exponent / κ(1)", series)
 
 
-def expected_error(setting: Setting) -> float:
-    """Standard error of an exponent, in units of kappa(1), for kappa'(1) = kappa(1)."""
-    return math.sqrt(8 / (TIME * setting.choose(*SAMPLES)))
-
-
 def dimension_experiment(setting: Setting) -> Outcome:
     """The dimension at which the measured exponent changes sign, over the predicted one."""
     samples = setting.choose(*DIMENSION_SAMPLES)
-    ratios, errors, rows = [], [], []
+    ratios, errors, shifts, rows = [], [], [], []
     curves: dict[str, np.ndarray] = {"d": np.array(DIMENSIONS, dtype=float), "fine": np.linspace(3, 17, 50)}
     others: dict[str, list[float]] = {"in every dimension": [], "κ'(1) < κ(1)": [], "the mean": []}
-    x = np.array(DIMENSIONS, dtype=float) - np.mean(DIMENSIONS)
     for k, activation in enumerate(ALMOST):
-        found, error = (
-            np.array(row)
-            for row in zip(
-                *(exponent(activation, d, samples, setting.seeds(1, 20, k, d)[0]) for d in DIMENSIONS), strict=True
-            )
-        )
+        found, error, left = np.array(
+            [exponent(activation, d, samples, setting.seeds(1, 20, k, d)[0]) for d in DIMENSIONS]
+        ).T
         kappa = TwoPointMotion(activation, 3).covariance
         ratio = kappa.slope / kappa.one
         expected = (3 * ratio - 1) / (ratio - 1)
-        slope, level = np.polyfit(x, found, 1)
-        crossing = float(np.mean(DIMENSIONS) - level / slope)
-        noise = (
-            float(np.mean(error))
-            / slope
-            * math.sqrt(1 / len(x) + ((crossing - np.mean(DIMENSIONS)) ** 2) / (x @ x))
-        )
+        crossing, noise = root(curves["d"], found, error)
         ratios.append(crossing / expected)
         errors.append(noise / expected)
+        shifts.append((crossing - root(curves["d"], found - left, error)[0]) / expected)
         rows.append(
             {"activation": activation, "predicted": expected, "measured": crossing, "standard error": noise}
         )
@@ -153,13 +145,23 @@ def dimension_experiment(setting: Setting) -> Outcome:
         curves |= {f"tokens {activation}": found, f"error {activation}": error}
         curves[f"theory {activation}"] = (curves["fine"] - 3) * ratio - (curves["fine"] - 1)
     uncertainty = math.hypot(*errors) / len(errors)
-    return Outcome(
+    outcome = Outcome(
         float(np.mean(ratios)),
         uncertainty,
         rivals={name: (float(np.mean(values)), uncertainty) for name, values in others.items()},
         curves=curves,
         table=rows,
     )
+    return with_systematic(outcome, float(np.mean(shifts)))
+
+
+def root(x: np.ndarray, y: np.ndarray, error: np.ndarray) -> tuple[float, float]:
+    """Where a line through values with these standard errors is zero, and the standard error of that place."""
+    centre = x - x.mean()
+    slope, level = np.polyfit(centre, y, 1)
+    place = -level / slope
+    weights = 1 / len(x) + place * centre / (centre @ centre)
+    return float(x.mean() + place), float(np.sqrt(((weights * error) ** 2).sum()) / abs(slope))
 
 
 def dimension_figure(outcome: Outcome) -> Lines:
@@ -177,37 +179,14 @@ def dimension_figure(outcome: Outcome) -> Lines:
     return Lines(title, "dimension d", "exponent / κ(1)", beside(dots, lines))
 
 
-DIMENSION_BIAS = 0.03
-"""What the second order in the step, SECOND_ORDER over the slopes 0.18 to 0.31 in d, does to it."""
-
-
-def dimension_error(setting: Setting) -> float:
-    """Expected of the mean ratio: near consensus log(1 - g) has the variance 4 (kappa(1) + kappa'(1)) t, which is
-    a(g) t/(1 - g)^2, and the root of a line through exponents at several d errs by theirs over its slope.
-    """
-    x, errors = np.array(DIMENSIONS, dtype=float), []
-    for activation in ALMOST:
-        kappa = TwoPointMotion(activation, 3).covariance
-        ratio = kappa.slope / kappa.one
-        root = (3 * ratio - 1) / (ratio - 1)
-        level = math.sqrt(1 / len(x) + (root - x.mean()) ** 2 / ((x - x.mean()) ** 2).sum())
-        errors.append(2 * math.sqrt((1 + ratio) / TIME) / (ratio - 1) * level / root)
-    return math.hypot(*errors) / len(errors) / math.sqrt(setting.choose(*DIMENSION_SAMPLES))
-
-
 CLAIMS = (
-    Claim(
+    OwnError(
         "lyapunov-exponent",
         "Near consensus log(1 − g) changes with the rate Λ = (d−3)κ'(1) − (d−1)κ(1), for linear, ReLU, tanh, GELU "
         "and constant activations in dimensions from 3 to 8.",
         lyapunov_experiment,
         expected=0.0,
-        tolerance=lambda setting: 2.5 * math.hypot(expected_error(setting), SECOND_ORDER),
-        reason=lambda setting: (
-            f"two and a half times what is expected of the rms over cases: a standard error of "
-            f"{expected_error(setting):.2g} from {setting.choose(*SAMPLES)} pairs, and {SECOND_ORDER} for the "
-            "second order in the step"
-        ),
+        reason=f"what is expected of the rms: standard errors of the exponents, and {LEFT_BY_STEPS}",
         source=ESTIMATE,
         figure=lyapunov_figure,
         relation="at most",
@@ -220,17 +199,13 @@ CLAIMS = (
             "κ(1) alone": "It has the rate −(d−1)κ(1), whatever the slope of κ.",
         },
     ),
-    Claim(
+    OwnError(
         "synchronisation-dimension",
         "Noise alone synchronises iff κ'(1)/κ(1) < (d−1)/(d−3): tanh up to d = 14, erf up to 11, sin up to 9 (the "
         "dimension at which measured exponents for d from 4 to 16 change sign).",
         dimension_experiment,
         expected=1.0,
-        tolerance=lambda setting: DIMENSION_BIAS + SAMPLING * dimension_error(setting),
-        reason=lambda setting: (
-            f"{SAMPLING:g} standard errors of {dimension_error(setting):.2g}, which the variance 4(κ(1) + κ'(1))t "
-            f"of log(1 − g) gives, and {DIMENSION_BIAS} for the second order in the step"
-        ),
+        reason=LEFT_BY_STEPS,
         source=ESTIMATE,
         figure=dimension_figure,
         theme=THEME,

@@ -11,9 +11,11 @@ from metastable.drawing import Lines, Series
 from metastable.flows import CommonNoise
 from metastable.measure import Ensemble
 from metastable.papers.agreement import agreement_figure
-from metastable.papers.claim import Claim, Outcome, Setting, as_rows
-from metastable.papers.common_noise.pairs import extrapolated, mean_and_error
-from metastable.papers.reading import SAMPLING, fine, slope
+from metastable.papers.claim import Outcome, Setting, as_rows
+from metastable.papers.common_noise.one_layer import kept_by_layers
+from metastable.papers.common_noise.pairs import LEFT_BY_STEPS, extrapolated, mean_and_error
+from metastable.papers.own_error import OwnError, with_systematic
+from metastable.papers.reading import fine, slope
 from metastable.papers.verdict import ESTIMATE
 from metastable.solve import solve
 from metastable.theory import TwoPointMotion
@@ -25,24 +27,13 @@ DIMENSION, ACTIVATION, DEPTH_TIME = 8, "relu", 0.5
 DEPTHS = (4, 8, 16)
 DEPTH_WIDTHS = (4, 8)
 DEPTH_SAMPLES = (15_000, 100_000, 15_000)
-DEPTH_NOISE = 5.1
-"""Standard error of the exponent times sqrt(samples): of seeds 0 and 1."""
-DEPTH_ORDER = 0.2
-"""How far the next order in 1/L moves the exponent: from 4 to 8 layers of width 4 the gap falls by 1.75, from 8 to
-16 by 1.86, which is an exponent of -0.86."""
 WIDTHS = (4, 8, 16)
 WIDTH_DEPTH, WIDTH_TIME = 2, 1.0
 WIDTH_SAMPLES = (30_000, 200_000, 30_000)
-WIDTH_NOISE = 9.0
-"""Standard error of the exponent times sqrt(samples)."""
-WIDTH_ORDER = 0.12
-"""How far the next order in 1/m moves the exponent between m = 4 and 16, by a quadrature over |sigma(W_1 x)|^2."""
 HEAT = (("relu", 3), ("linear", 4), ("gelu", 6))
 HEAT_SAMPLES = (4000, 30_000, 2000)
-HEAT_NOISE = 0.45
-"""Standard error of the mean ratio times sqrt(samples): of seeds 0 and 1."""
-SECOND_ORDER = 0.01
-"""What the extrapolation leaves: of the order of the square of d kappa(1) h = 1/16."""
+HEAT_STEPS = 16
+"""Of the middle run, in which d kappa(1) h = 1/16."""
 
 
 def remembered(width: int | None, depth: int, t: float, samples: int, seed: int) -> tuple[float, float]:
@@ -69,7 +60,7 @@ def power(counts: np.ndarray, gaps: np.ndarray, errors: np.ndarray) -> tuple[flo
 def depth_experiment(setting: Setting) -> Outcome:
     """Exponent of L in the distance of E<x_L, x_0> to its limit, mean over two small widths."""
     samples, counts = setting.choose(*DEPTH_SAMPLES), np.array(DEPTHS, dtype=float)
-    exponents, errors, rows = [], [], []
+    exponents, errors, bends, rows = [], [], [], []
     curves: dict[str, np.ndarray] = {"L": counts, "fine": fine(counts)}
     for k, width in enumerate(DEPTH_WIDTHS):
         found, error = (
@@ -86,11 +77,14 @@ def depth_experiment(setting: Setting) -> Outcome:
         exponent, uncertainty = power(counts, gap, error)
         exponents.append(exponent)
         errors.append(uncertainty)
-        name = "m = ∞" if width is None else f"m = {width}"
+        exact = [kept_by_layers(width, depth, DEPTH_TIME, DIMENSION) - limit_value() for depth in DEPTHS]
+        bends.append(power(counts, np.array(exact), error)[0] + 1)
+        name = f"m = {width}"
         rows += as_rows({"width": [name] * len(counts), "L": DEPTHS, "gap": gap, "standard error": error})
         level = math.exp(float(np.mean(np.log(np.abs(gap)) + np.log(counts))))
         curves |= {f"gap {name}": gap, f"error {name}": error, f"law {name}": level / curves["fine"]}
-    return power_outcome(float(np.mean(exponents)), math.hypot(*errors) / len(errors), curves, rows)
+    outcome = power_outcome(float(np.mean(exponents)), math.hypot(*errors) / len(errors), curves, rows)
+    return with_systematic(outcome, float(np.mean(bends)))
 
 
 def power_outcome(
@@ -123,7 +117,9 @@ def width_experiment(setting: Setting) -> Outcome:
     curves = {"m": counts, "fine": fine(counts), f"gap {name}": gap, f"error {name}": noise}
     curves[f"law {name}"] = level / curves["fine"]
     rows = as_rows({"m": WIDTHS, "gap to m = ∞": gap, "standard error": noise})
-    return power_outcome(exponent, uncertainty, curves, rows)
+    limit = kept_by_layers(None, WIDTH_DEPTH, WIDTH_TIME, DIMENSION)
+    exact = np.array([kept_by_layers(m, WIDTH_DEPTH, WIDTH_TIME, DIMENSION) - limit for m in WIDTHS])
+    return with_systematic(power_outcome(exponent, uncertainty, curves, rows), power(counts, exact, noise)[0] + 1)
 
 
 def gap_figure(outcome: Outcome) -> Lines:
@@ -146,7 +142,7 @@ def gap_figure(outcome: Outcome) -> Lines:
 
 def heat_experiment(setting: Setting) -> Outcome:
     """Decay of the first two harmonics of the law of a token over kappa(1) l(l+d-2)/2, by both methods."""
-    ratios, errors, rows = [], [], []
+    ratios, errors, steps, rows = [], [], [], []
     others: dict[str, list[float]] = {"flat space": [], "half the Itô term": []}
     by_degree: dict[str, list[tuple[float, float, float]]] = {}
     samples = setting.choose(*HEAT_SAMPLES)
@@ -159,29 +155,32 @@ def heat_experiment(setting: Setting) -> Outcome:
             flow, seed = CommonNoise(activation=activation), setting.seeds(1, 90, k, j)[0]
             for l in (1, 2):
                 observe = lambda x, l=l, d=d: harmonic(x[:, 0, 0].numpy(), l, d)  # noqa: E731
-                mean, error = mean_and_error(extrapolated(flow, Ensemble(points), t, t / 16, seed, observe, method))
+                found = extrapolated(flow, Ensemble(points), t, t / HEAT_STEPS, seed, observe, method)
+                mean, error = mean_and_error(found.values)
                 rate, predicted = -math.log(mean) / t, one * l * (l + d - 2) / 2
                 ratios.append(rate / predicted)
                 errors.append(error / mean / t / predicted)
+                steps.append(float(found.left.mean()) / mean / t / predicted)
                 others["flat space"].append(rate / (one * l * d / 2))
                 others["half the Itô term"].append(rate / (predicted / 2))
                 case = {"activation": activation, "d": d, "degree": l, "method": method}
                 rows.append(case | {"predicted": predicted, "measured": rate})
-                found = (predicted / one, rate / one, error / mean / t / one)
-                by_degree.setdefault(f"degree {l}, {method}", []).append(found)
+                place = (predicted / one, rate / one, error / mean / t / one)
+                by_degree.setdefault(f"degree {l}, {method}", []).append(place)
     weights = 1 / np.array(errors) ** 2
     mean, error = float(np.average(ratios, weights=weights)), 1 / math.sqrt(weights.sum() / 2)
-    return Outcome(
+    outcome = Outcome(
         mean,
         error,
         rivals={name: (float(np.average(v, weights=weights)), error) for name, v in others.items()},
         curves={
             f"{kind} {name}": np.array(column)
-            for name, found in by_degree.items()
-            for kind, column in zip(("expected", "measured", "error"), zip(*found, strict=True), strict=True)
+            for name, places in by_degree.items()
+            for kind, column in zip(("expected", "measured", "error"), zip(*places, strict=True), strict=True)
         },
         table=rows,
     )
+    return with_systematic(outcome, float(np.average(steps, weights=weights)))
 
 
 def heat_figure(outcome: Outcome) -> Lines:
@@ -195,21 +194,6 @@ def harmonic(u: np.ndarray, degree: int, d: int) -> np.ndarray:
     return u if degree == 1 else (d * u**2 - 1) / (d - 1)
 
 
-def depth_error(setting: Setting) -> float:
-    """Expected of the exponent of L."""
-    return DEPTH_NOISE / math.sqrt(setting.choose(*DEPTH_SAMPLES))
-
-
-def width_error(setting: Setting) -> float:
-    """Expected of the exponent of m."""
-    return WIDTH_NOISE / math.sqrt(setting.choose(*WIDTH_SAMPLES))
-
-
-def heat_error(setting: Setting) -> float:
-    """Expected of the mean ratio of rates."""
-    return HEAT_NOISE / math.sqrt(setting.choose(*HEAT_SAMPLES))
-
-
 POWERS = {
     "inverse root": "It is a fluctuation, of the inverse root.",
     "no limit": "It does not fall.",
@@ -217,16 +201,14 @@ POWERS = {
 }
 
 CLAIMS = (
-    Claim(
+    OwnError(
         "transformer-depth-limit",
         "Random transformers of a fixed width tend to the stochastic limit as their depth L grows, with an error "
         "like 1/L (E⟨x_T, x_0⟩ of ReLU layers, d = 8, widths 4 and 8, L from 4 to 16).",
         depth_experiment,
         expected=-1.0,
-        tolerance=lambda setting: DEPTH_ORDER + SAMPLING * depth_error(setting),
-        reason=lambda setting: (
-            f"{SAMPLING:g} standard errors of {depth_error(setting):.2g}, and {DEPTH_ORDER} for the next order"
-        ),
+        reason="the next order in 1/L: how far the exponent of the exact E⟨x_T, x_0⟩, a power of one layer's, is "
+        "from −1 at these depths",
         source=PAPER + ", with metastable's rate",
         figure=gap_figure,
         theme=THEME,
@@ -234,16 +216,14 @@ CLAIMS = (
         effort=6,
         rivals=POWERS,
     ),
-    Claim(
+    OwnError(
         "transformer-width-limit",
         "At a fixed depth they tend to those of infinite width, with a Gaussian field for a layer, with an error "
         "like 1/m (two ReLU layers, d = 8, m from 4 to 16).",
         width_experiment,
         expected=-1.0,
-        tolerance=lambda setting: WIDTH_ORDER + SAMPLING * width_error(setting),
-        reason=lambda setting: (
-            f"{SAMPLING:g} standard errors of {width_error(setting):.2g}, and {WIDTH_ORDER} for the next order"
-        ),
+        reason="the next order in 1/m: how far the exponent of the exact E⟨x_T, x_0⟩, a power of one layer's, is "
+        "from −1 at these widths",
         source=PAPER + ", with metastable's rate",
         figure=gap_figure,
         theme=THEME,
@@ -251,17 +231,13 @@ CLAIMS = (
         effort=5,
         rivals=POWERS,
     ),
-    Claim(
+    OwnError(
         "annealed-law-is-heat",
         "Averaged over the noise the law of a token solves the heat equation ∂ρ = ½κ(1)Δρ: harmonics of degree l "
         "decay with the rate κ(1)l(l+d−2)/2, by Itô's and by Stratonovich's method (l = 1 and 2, d from 3 to 6).",
         heat_experiment,
         expected=1.0,
-        tolerance=lambda setting: SECOND_ORDER + SAMPLING * heat_error(setting),
-        reason=lambda setting: (
-            f"{SAMPLING:g} standard errors of {heat_error(setting):.2g}, and {SECOND_ORDER} for the second order "
-            "in the step"
-        ),
+        reason=LEFT_BY_STEPS,
         source=ESTIMATE,
         figure=heat_figure,
         theme=THEME,

@@ -34,7 +34,7 @@ def mean_experiment(setting: Setting) -> Outcome:
         found = extrapolated(
             CommonNoise(activation=activation), pairs(samples, d, APART), t, step, seed, distance, METHOD
         )
-        mean, error = mean_and_error(found / APART)
+        mean, error = mean_and_error(found.values / APART)
         predicted = math.exp(motion.growth * t)
         ratios.append(mean / predicted)
         errors.append(error / predicted)

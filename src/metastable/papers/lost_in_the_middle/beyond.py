@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from metastable.drawing import Lines, Series
-from metastable.papers.claim import Claim, Outcome, Setting
-from metastable.papers.lost_in_the_middle.simulation import COUNTS, extrapolated, rms
+from metastable.papers.claim import Outcome, Setting
+from metastable.papers.lost_in_the_middle.simulation import (
+    CASE_SAMPLES,
+    COUNTS,
+    REASON,
+    extrapolated,
+    rms_outcome,
+)
 from metastable.papers.lost_in_the_middle.sphere_sampling import linear_profile, linear_rate, measured_on_sphere
+from metastable.papers.own_error import OwnError
 from metastable.papers.reading import beside, fine
 from metastable.papers.verdict import ESTIMATE
 
@@ -34,24 +40,11 @@ class Case(NamedTuple):
 UNNORMALISED = Case(3, 1.0, 1.0, 0.7), Case(3, 2.0, 2.0, 0.4), Case(5, 1.0, 0.5, 0.6)
 SOFTMAX = Case(2, 1.0, 1.0, 0.7), Case(3, 2.0, 2.0, 0.7), Case(5, 2.0, 0.5, 0.5)
 """All below the depth a t = 2(1 - e^-lambda) at which recency is lost."""
-SAMPLES = (800, 400), (8000, 4000), (400, 200)
-"""Systems of 32 and of 64 tokens, in a quick, full and small run."""
-SAMPLE_ERROR = 0.9
-"""Standard error of an extrapolated average over an eighth of the context, relative to it, times sqrt(systems of 64
-tokens): 2 x 0.2 to 2 x 0.5 from 64 tokens and 0.7 x 0.3 to 0.7 x 0.7 from 32."""
-NEXT_ORDER = 0.02
-"""What the extrapolation leaves, of order 1/n^2: n times the deviation, up to 1.3, changes by up to 0.6 from 32 to
-64 tokens."""
-
-
-def tolerance(setting: Setting) -> float:
-    """Noise of the rms of the averages and the order that is left, twice as large as expected."""
-    return 2 * math.hypot(SAMPLE_ERROR / math.sqrt(setting.choose(*SAMPLES)[1]), NEXT_ORDER)
 
 
 def experiment(setting: Setting, cases: Sequence[Case], normalized: bool) -> Outcome:
     """rms over cases and places of the extrapolated retrieval over the predicted one, less one."""
-    found, errors, rows = [], [], []
+    limits, rows = [], []
     curves: dict[str, np.ndarray] = {"cases": np.array(cases)}
     rivals: dict[str, list[np.ndarray]] = {
         "no recency": [],
@@ -61,14 +54,13 @@ def experiment(setting: Setting, cases: Sequence[Case], normalized: bool) -> Out
     for number, case in enumerate(cases):
         d, beta, alibi, depth = case
         t = depth / linear_rate(d, beta, normalized)
-        few, many = (
+        sampled = [
             measured_on_sphere(n, d, t, beta, alibi, normalized, samples, setting.seeds(1, number, n)[0])
-            for n, samples in zip(COUNTS, setting.choose(*SAMPLES), strict=True)
-        )
-        deviation, error = extrapolated(few, many)
-        found.append(deviation)
-        errors.append(error)
-        value, places = many.predicted * (1 + deviation), many.places
+            for n, samples in zip(COUNTS, setting.choose(*CASE_SAMPLES), strict=True)
+        ]
+        limits.append(extrapolated(*sampled))
+        many, error = sampled[-1], limits[-1].error
+        value, places = many.predicted * (1 + limits[-1].deviation), many.places
         others = {
             "no recency": linear_profile(places, depth, 0.0),
             "rates of the other flow": linear_profile(places, linear_rate(d, beta, not normalized) * t, alibi),
@@ -85,14 +77,7 @@ def experiment(setting: Setting, cases: Sequence[Case], normalized: bool) -> Out
         line = fine([0.05, 1.0])
         curves |= {"s": line, "places": places, f"theory {number}": linear_profile(line, depth, alibi)}
         curves |= {f"tokens {number}": value, f"error {number}": error * many.predicted}
-    noise = rms(errors) / math.sqrt(2 * sum(map(len, found)))
-    return Outcome(
-        rms(found),
-        uncertainty=noise,
-        rivals={name: (rms(values), noise) for name, values in rivals.items()},
-        curves=curves,
-        table=rows,
-    )
+    return rms_outcome(limits, rivals, curves=curves, table=rows)
 
 
 def figure(outcome: Outcome, title: str) -> Lines:
@@ -106,29 +91,19 @@ def figure(outcome: Outcome, title: str) -> Lines:
     return Lines(title, "place s in the context", "linear retrieval n E⟨x_last(t), x_s(0)⟩", beside(dots, lines))
 
 
-def reason(setting: Setting) -> str:
-    """Where the tolerance comes from."""
-    systems = setting.choose(*SAMPLES)[1]
-    return (
-        "twice what is expected of the rms: the standard error of 2 S_64 - S_32, "
-        f"{SAMPLE_ERROR / math.sqrt(systems):.1%} from {systems} systems, and the order 1/n^2, {NEXT_ORDER:.0%}"
-    )
-
-
 RIVALS = {
     "no recency": "The bias towards recent tokens does not matter: the profile of lambda = 0.",
     "rates of the circle": "The dimension does not matter: the profile with the rate of d = 2.",
 }
 
 CLAIMS = (
-    Claim(
+    OwnError(
         "retrieval-on-spheres",
         "For causal tokens with ALiBi on S^(d-1), unnormalised and iid at first, n E<x_last(t), x_s(0)> tends to "
         "g_a(t; s) of the circle with a = (d-1) E[u e^(beta u)], u a coordinate of a uniform point (d = 3 and 5).",
         lambda setting: experiment(setting, UNNORMALISED, normalized=False),
         expected=0.0,
-        tolerance=tolerance,
-        reason=reason,
+        reason=REASON,
         source=ESTIMATE,
         figure=lambda outcome: figure(outcome, "Unnormalised causal tokens on spheres"),
         relation="at most",
@@ -137,14 +112,13 @@ CLAIMS = (
         effort=6,
         rivals=RIVALS | {"rates of the other flow": "The rate is that of softmax, (d-1) A_d(beta)/beta."},
     ),
-    Claim(
+    OwnError(
         "retrieval-softmax",
         "Normalising attention changes the time and nothing else: for softmax the limit is g_a(t; s) with "
         "a = (d-1) A_d(beta)/beta, the growth rate of the first mode (d = 2, 3 and 5).",
         lambda setting: experiment(setting, SOFTMAX, normalized=True),
         expected=0.0,
-        tolerance=tolerance,
-        reason=reason,
+        reason=REASON,
         source=ESTIMATE,
         figure=lambda outcome: figure(outcome, "Softmax causal tokens on spheres"),
         relation="at most",

@@ -42,7 +42,7 @@ class Measured(NamedTuple):
     mean_error: float
 
 
-def measured(n: int, t: float, beta: float, alibi: float, samples: int, seed: int) -> Measured:
+def measured(n: int, t: float, beta: float, alibi: float, samples: int, seed: int, parts: int = PLACES) -> Measured:
     """Retrieval by the last of n tokens, relative to the closed form at the same places."""
     start = np.random.default_rng(seed).uniform(0.0, 2 * math.pi, (samples, n))
     end, derivative = adjoint(start, t, beta, alibi)
@@ -56,11 +56,14 @@ def measured(n: int, t: float, beta: float, alibi: float, samples: int, seed: in
     closed = np.asarray(retrieval_profile(places, t, beta, alibi, WIDTH, MODES))
     first = start[:, -1:] - start[:, 1:-1]
     known = [lambda part, m=m: np.cos(m * first[:, part]) for m in range(1, EXPLAINING + 1)]
-    return averaged(values[:, 1:], closed, known)
+    return averaged(values[:, 1:], closed, known, parts)
 
 
 def averaged(
-    values: np.ndarray, closed: np.ndarray, known: Sequence[Callable[[np.ndarray], np.ndarray]]
+    values: np.ndarray,
+    closed: np.ndarray,
+    known: Sequence[Callable[[np.ndarray], np.ndarray]],
+    parts: int = PLACES,
 ) -> Measured:
     """Values (samples, n - 2) of the tokens 1 ... n - 2 over the closed form there, by parts of the context.
 
@@ -70,8 +73,8 @@ def averaged(
     n = len(closed) + 2
     token = np.arange(1, n - 1)
     predicted, centres, ratios, explaining = [], [], [], []
-    for number in range(1, PLACES):
-        inside = np.flatnonzero(token * PLACES // n == number)
+    for number in range(1, parts):
+        inside = np.flatnonzero(token * parts // n == number)
         predicted.append(float(closed[inside].mean()))
         centres.append(float(token[inside].mean()) / n)
         ratios.append(values[:, inside].mean(1) / predicted[-1] - 1)
