@@ -74,7 +74,7 @@ def circle_adjoint_cost(n: int, count: int) -> float:
 
 def circle_adjoint(given: Backwards, count: int) -> tuple[Float[Tensor, "n 2"], Float[Tensor, "n 2"]]:
     """(by_query, by_key along the circle) for keys of unit length, with that many modes."""
-    queries, keys, log_mass, log_partition, cotangent, shift = given
+    queries, keys, log_mass, log_partition, cotangent, shift, _ = given
     q, y, g, s = (np.ascontiguousarray(part.numpy()) for part in (queries, keys, cotangent, shift))
     n, top = len(q), float(log_mass.max())
     mass, log_scale = torch.exp(log_mass - top).numpy(), (top - log_partition).numpy()
