@@ -2,8 +2,9 @@
 
 Up to `MAX_COLUMNS` columns on the CPU a fused loop as in `fused`: scores in base 2, exponentials and sums of a row
 in one pass, nothing of size n x n. Rows are taken in pairs of ranges from both ends, so that every thread gets as
-many pairs as any other. The last keys of a row are `_LANES` of them, of which those that it does not see get the
-weight zero: a remainder of any length would be computed one by one. Elsewhere blocks of rows are matrix products.
+many pairs as any other. In its last block of keys a row takes `_LANES` of them at a time, and those that it does not
+see get the weight zero: a remainder of any length would be computed one by one, and a loop of its own for the last
+keys would be summed up twice. Elsewhere blocks of rows are matrix products.
 
 Masses come as logarithms, because those of early keys may be far below the others (a row may see none but these):
 where a mass is below 2^LEAST_SHARE of the largest, or a row is too sharp to be shifted by its bound, the logarithms
@@ -25,7 +26,7 @@ from torch import Tensor
 
 from metastable.attention.direct.exponents import DOUBLE
 from metastable.attention.direct.fused import MAX_COLUMNS, aligned_zeros, with_item
-from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2
+from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2, wide
 from metastable.threads import over_rows
 
 LEAST_SHARE = -200.0
@@ -175,6 +176,7 @@ def causal_kernel(d: int, d_v: int, in_exponent: bool) -> Callable[..., None]:
         mean: Any,
         log_partition: Any,
     ) -> None:
+        wide()
         block = keys.shape[2]
         totals, shifts = np.empty((_ROWS, d_v + 1)), np.empty(_ROWS)
         for first in range(start, stop, _ROWS):
@@ -216,45 +218,34 @@ def causal_kernel(d: int, d_v: int, in_exponent: bool) -> Callable[..., None]:
                                 skipped = top < shift + floor
                     if not skipped:
                         part = sum_zero
-                        even = length // _LANES * _LANES
+                        padded = (length + _LANES - 1) // _LANES * _LANES
                         if in_exponent:
-                            for j in range(even):
+                            for j in range(padded):
                                 t = v[d_v, j] - shift
                                 for c in range(d):
                                     t += row[c] * k[c, j]
                                 w = exp2(t if t > floor else floor)
+                                w = w if j < length else 0.0
                                 for c in range(d_v):
                                     part = with_item(part, c, part[c] + w * v[c, j])
                                 part = with_item(part, d_v, part[d_v] + w)
-                            if even < length:
-                                for lane in range(_LANES):
-                                    j = even + lane
-                                    t = v[d_v, j] - shift
-                                    for c in range(d):
-                                        t += row[c] * k[c, j]
-                                    w = exp2(t if t > floor else floor)
-                                    w = w if j < length else 0.0
-                                    for c in range(d_v):
-                                        part = with_item(part, c, part[c] + w * v[c, j])
-                                    part = with_item(part, d_v, part[d_v] + w)
-                        else:
-                            for j in range(even):
+                        elif length == block:
+                            for j in range(block):
                                 t = -shift
                                 for c in range(d):
                                     t += row[c] * k[c, j]
                                 w = exp2(t)
                                 for c in range(d_v + 1):
                                     part = with_item(part, c, part[c] + w * v[c, j])
-                            if even < length:
-                                for lane in range(_LANES):
-                                    j = even + lane
-                                    t = -shift
-                                    for c in range(d):
-                                        t += row[c] * k[c, j]
-                                    w = exp2(t)
-                                    w = w if j < length else 0.0
-                                    for c in range(d_v + 1):
-                                        part = with_item(part, c, part[c] + w * v[c, j])
+                        else:  # the row ends here
+                            for j in range(padded):
+                                t = -shift
+                                for c in range(d):
+                                    t += row[c] * k[c, j]
+                                w = exp2(t)
+                                w = w if j < length else 0.0
+                                for c in range(d_v + 1):
+                                    part = with_item(part, c, part[c] + w * v[c, j])
                         for c in range(d_v + 1):
                             total = with_item(total, c, total[c] + part[c])
                     shifts[i - first] = shift
