@@ -25,7 +25,7 @@ from torch import Tensor
 from metastable.attention.backwards import Backwards
 from metastable.attention.direct.exponents import DOUBLE
 from metastable.attention.direct.fused import MAX_COLUMNS, aligned_zeros, with_item
-from metastable.attention.exp2 import LOG2_E, REDUCTION, exp2
+from metastable.attention.exp2 import LOG2_E, REDUCTION, exp2, wide
 from metastable.attention.lasting import lasting
 from metastable.threads import over_rows
 
@@ -105,6 +105,7 @@ def adjoint_kernel(d: int) -> Callable[..., None]:
         by_query: Any,
         by_key: Any,
     ) -> None:
+        wide()
         block = keys.shape[2]
         weight = np.empty((2, block))
         for first in range(start, stop, _ROWS):

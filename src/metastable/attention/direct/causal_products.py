@@ -1,8 +1,8 @@
 """Causal attention on the CPU for any number of columns: two matrix products with the exponentials between them.
 
 As in `products`, for the keys that the last row of a block sees; rows raise only what they see themselves, and the
-rest of a block, half of its square on the diagonal, is zero. Blocks are taken in pairs from both ends, so that every
-thread gets as many pairs as any other; they are the same for any number of threads, and so are the digits.
+rest of a block, half of its square on the diagonal, is zero. Blocks are taken in pairs from both ends, so that
+every thread gets as many pairs as any other; they are the same for any number of threads, and so are the digits.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from metastable.attention.lengths import squared_lengths
 from metastable.threads import blas_can_be_held, over_rows
 
 LEAST_SHARE = -200.0
-"""log2 of the least mass over the largest for which masses multiply weights. A weight of a row that is not shifted,
-or is so by its bound, is 2^-720 or more, and a row may see only the least masses: 2^-920 is still a normal number."""
+"""log2 of the least mass over the largest for which masses multiply weights. A weight of a row that is not shifted
+by its maximum is 2^-720 or more, and a row may see only the least masses: 2^-920 is still a normal number."""
 ABSENT = -1e300
 """log2 of a mass of zero, below every shift."""
 _LANES = 32
@@ -52,7 +52,7 @@ def attend_causal_products(
     of_keys[:n] = exponent if shifted else np.where(m > -math.inf, np.exp2(np.maximum(exponent, LEAST_SHARE)), 0.0)
     np.multiply(v, 1.0 if shifted else of_keys[:n, None], out=weighted[:n])
     out, z, address = mean.numpy(), log_partition.numpy(), product_address()
-    blocks = -(-n // _ROWS)
+    given, blocks = (weighted, of_keys, scale, offset, shifted), -(-n // _ROWS)
     half = (blocks + 1) // 2
 
     def some_blocks(start: int, stop: int) -> None:
@@ -60,9 +60,7 @@ def attend_causal_products(
         for low, high in ((start, stop), (max(blocks - stop, half), blocks - start)):
             for b in range(low, high):
                 rows = b * _ROWS, min((b + 1) * _ROWS, n)
-                causal_rows(
-                    address, *rows, q, k, weighted, of_keys, scale, offset, shifted, *rooms, out, z, largest
-                )
+                causal_rows(address, *rows, q, k, *given, *rooms, out, z, largest)
 
     cost = n * n * (0.25 + 0.015 * (d + d_v))
     over_rows(some_blocks, half, cost=cost if blas_can_be_held() else 0.0)
