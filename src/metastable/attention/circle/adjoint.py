@@ -37,8 +37,9 @@ MOST_MODES = 2000
 """Modes beyond which all pairs are taken: r of some 10^5, where rounding allows no more than two digits."""
 PIECES = 8
 """Ranges of queries whose sums are kept apart until the end, so that the digits do not depend on the threads."""
-_LANES = 32
-"""Tokens that take a mode together: the ratios of their coefficients for 100 modes stay in the first cache."""
+_LANES = 64
+"""Tokens that take a mode together: the ratios of their coefficients for 60 modes stay in the first cache. A tenth
+faster than 32, up to 70 modes."""
 
 
 def modes(
