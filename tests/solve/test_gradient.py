@@ -10,7 +10,6 @@ from scipy.special import ive
 import metastable as ms
 from dense_runs import attended, normal, relative, run, step_times
 from metastable.attention import adjoint
-from metastable.attention.sphere import adjoint as sphere_adjoint
 from metastable.errors import InvalidInput, MetastableError, SolveError
 from metastable.solve import Gradient, gradient
 from metastable.solve.methods import METHODS
@@ -270,7 +269,7 @@ def on_s2(kind, kernel="auto"):
 def test_on_s2_it_is_that_of_all_pairs_to_the_tolerance_of_the_run(monkeypatch, kind):
     taken, found_by = [], adjoint.sphere_adjoint
     monkeypatch.setattr(adjoint, "FEWEST", {3: 500})
-    monkeypatch.setattr(sphere_adjoint, "laid_cost", lambda *_: 0.0)
+    monkeypatch.setattr(adjoint, "laid_cost", lambda _: 0.0)
     monkeypatch.setattr(adjoint, "sphere_adjoint", lambda *given: taken.append(1) or found_by(*given))
     n = MOST_TOKENS + 38
     x, mass, c = ms.sphere.uniform(n, 3, seed=4), masses(n), linear(n, 3)

@@ -11,7 +11,7 @@ from metastable.attention.circle import circle_adjoint, circle_adjoint_cost, mod
 from metastable.attention.direct import adjoint_cost, adjoint_over_pairs
 from metastable.attention.kernel import LEAST_RTOL
 from metastable.attention.lengths import squared_lengths
-from metastable.attention.sphere import lay_out, sphere_adjoint
+from metastable.attention.sphere import laid_cost, lay_out, sphere_adjoint
 
 FEWEST = {2: 128, 3: 3000}
 """Tokens from which series are considered, by dimension: all pairs of fewer take less than the tenth of a
@@ -29,7 +29,7 @@ def attention_adjoint(
     if rtol is not None and ahead is None and _has_series(given, rtol):
         if given.keys.shape[1] == 3:
             laid = lay_out(given, rtol)
-            if laid is not None:
+            if laid is not None and laid_cost(laid) < adjoint_cost(len(given.keys), 3):
                 return sphere_adjoint(given, laid)
         else:
             count = _modes(given, rtol)

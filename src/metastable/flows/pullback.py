@@ -54,7 +54,7 @@ class Order:
 
 @dataclass(frozen=True, eq=False)
 class OverPairs:
-    """What one attention over all pairs of tokens was computed of, as its transpose needs it.
+    """What one attention of all tokens to all was computed of, as its transpose needs it.
 
     The attended vectors are a_i = sum_j e^{l_ij} x_j/Z_i with l_ij = <beta B^T x_i + g, x_j> + log m_j, for
     unnormalised attention times Z_i e^{-s} over the masses that token i sees.

@@ -7,8 +7,7 @@ import torch
 
 from metastable.attention.backwards import Backwards
 from metastable.attention.direct import adjoint_over_pairs
-from metastable.attention.sphere import adjoint
-from metastable.attention.sphere.adjoint import PIECES, lay_out, sphere_adjoint
+from metastable.attention.sphere.adjoint import PIECES, laid_cost, lay_out, sphere_adjoint
 
 N = 1200
 WEIGHTS = {
@@ -49,11 +48,6 @@ def worst(given, found):
     terms = float((torch.softmax(given.queries @ given.keys.T + given.log_mass, 1).T @ sizes).max())
     by_query = float(((found[0] - expected[0]).norm(dim=1) / sizes).max())
     return by_query, float(along(given.keys, found[1] - expected[1]).norm(dim=1).max()) / (1 + longest) / terms
-
-
-@pytest.fixture(autouse=True)
-def _whatever_it_costs(monkeypatch):
-    monkeypatch.setattr(adjoint, "laid_cost", lambda *_: 0.0)
 
 
 @pytest.mark.parametrize("rtol", [1e-10, 1e-6])
@@ -104,8 +98,10 @@ def test_scaled_masses_and_the_order_of_pieces_change_nothing(monkeypatch, B):
     assert all(bool((a == b).all()) for a, b in zip(one, again, strict=True)) and PIECES > 1
 
 
-def test_all_pairs_are_taken_where_they_cost_less(monkeypatch):
+def test_rows_over_all_keys_and_ellipsoids_cost_more():
     given = problem(WEIGHTS["one"], 4.0, seed=0)
-    assert lay_out(given, 1e-8) is not None
-    monkeypatch.setattr(adjoint, "laid_cost", lambda *_: math.inf)
-    assert lay_out(given, 1e-8) is None
+    laid = lay_out(given, 1e-8)
+    fewer = laid._replace(held=laid.held & (torch.arange(N) < N // 2).numpy())
+    other = problem(WEIGHTS["oblique"], 4.0, seed=0)
+    assert laid_cost(laid) < laid_cost(fewer)
+    assert laid_cost(laid) < laid_cost(lay_out(other, 1e-8)) < math.inf

@@ -62,7 +62,7 @@ class Laid(NamedTuple):
 
 
 def lay_out(given: Backwards, rtol: float) -> Laid | None:
-    """The grids for errors below rtol; None where all pairs are faster, or needed."""
+    """The grids for errors below rtol; None where queries lie on no ellipsoid, or on one that is too large."""
     top = float(given.log_mass.max())
     mass = torch.exp(given.log_mass - top)
     operands = Operands.checked_before(given.queries, given.keys, given.keys, mass, 1.0)
@@ -77,16 +77,14 @@ def lay_out(given: Backwards, rtol: float) -> Laid | None:
     error = grids.error + grids.interpolated + 1.1 * grids.pruned + rounding
     with np.errstate(over="ignore"):
         held = error * np.exp(depths) + 4.0 * where.miss * (1.0 + depths) <= rtol
-    if laid_cost(where, grids, held) > adjoint_cost(len(held), 3):
-        return None
     return Laid(where, grids, share, np.exp(np.where(held, depths, -np.inf)), held)
 
 
-def laid_cost(where: Surface, grids: Plan, held: np.ndarray) -> float:
+def laid_cost(laid: Laid) -> float:
     """Rough nanoseconds of one core: tokens, nodes, the layout of an ellipsoid, and rows over all keys."""
-    n = len(held)
-    alone = 1.0 - float(held.mean())
-    return 700.0 * n + 2.0 * grids.nanoseconds + (5e6 if where.ellipsoid else 0.0) + alone * adjoint_cost(n, 3)
+    n, where = len(laid.held), laid.where
+    alone = (1.0 - float(laid.held.mean())) * adjoint_cost(n, 3)
+    return 700.0 * n + 2.0 * laid.grids.nanoseconds + (5e6 if where.ellipsoid else 0.0) + alone
 
 
 def sphere_adjoint(given: Backwards, laid: Laid) -> tuple[Float[Tensor, "n 3"], Float[Tensor, "n 3"]]:
