@@ -95,8 +95,12 @@ def sphere_adjoint(given: Backwards, laid: Laid) -> tuple[Float[Tensor, "n 3"], 
     queries = _placed_queries(given, keys, where, grids)
     sent = laid.weight[:, None] * torch.column_stack((given.cotangent, given.shift)).numpy()
     size = float(np.sqrt(np.square(sent).sum(axis=1)).sum()) or 1.0
-    of_mass = spectra(keys, laid.mass[:, None], kept, grids.coarse_keys)[0]
-    of_sent = spectra(queries, sent / size, kept, grids.coarse_queries)
+    sent /= size
+    if queries is keys:
+        of_mass, *of_sent = spectra(keys, np.column_stack((laid.mass, sent)), kept, grids.coarse_keys)
+    else:
+        of_mass = spectra(keys, laid.mass[:, None], kept, grids.coarse_keys)[0]
+        of_sent = spectra(queries, sent, kept, grids.coarse_queries)
     between = _between_rings if where.ellipsoid is None else _between_levels
     moments, gradient = between(where, grids, of_mass, of_sent)
     second = np.empty((n, 5))

@@ -19,7 +19,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from metastable.attention.direct import with_item
-from metastable.attention.exp2 import REDUCTION
+from metastable.attention.exp2 import REDUCTION, wide
 from metastable.attention.lasting import lasting
 
 
@@ -86,10 +86,13 @@ add_eight: Any = lasting(intrinsic(_add_eight), "add_eight")
 @cache
 def spreader(width: int, degree: int, count: int = 1) -> Callable[..., None]:
     """Compiled spread for one width and so many columns of masses."""
+    sixteen = width == 16  # two wide vectors; those of width 8 are faster as they are
 
     @njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
     def spread(theta: Any, phi: Any, order: Any, mass: Any, first: int, last: int, table: Any, grid: Any) -> None:
         """Adds the masses (n, c) of the sorted tokens first, ..., last - 1 to padded grids (c, rows, columns)."""
+        if sixteen:
+            wide()
         left, right = np.empty(width), np.empty(width)
         flat = grid.reshape(-1)
         # Unsigned indices are not checked for being negative.
@@ -120,13 +123,15 @@ def spreader(width: int, degree: int, count: int = 1) -> Callable[..., None]:
 @cache
 def interpolator(width: int, degree: int, count: int = 4, divided: bool = True) -> Callable[..., None]:
     """Compiled interpolation of so many fields for one width; divided: all but the last over the last."""
-    zeros = (0.0,) * count
+    zeros, sixteen = (0.0,) * count, width == 16
 
     @njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
     def interpolate(
         theta: Any, phi: Any, order: Any, first: int, last: int, table: Any, fields: Any, mean: Any, total: Any
     ) -> None:  # fmt: skip
         """mean[order] = fields[:, :c]/fields[:, c], total[order] = fields[:, c] at the sorted tokens, or fields."""
+        if sixteen:
+            wide()
         left, right = np.empty(width), np.empty(width)
         flat = fields.reshape(-1)
         columns = np.uintp(fields.shape[2])
