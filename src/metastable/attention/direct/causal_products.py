@@ -52,7 +52,8 @@ def attend_causal_products(
     of_keys[:n] = exponent if shifted else np.where(m > -math.inf, np.exp2(np.maximum(exponent, LEAST_SHARE)), 0.0)
     np.multiply(v, 1.0 if shifted else of_keys[:n, None], out=weighted[:n])
     out, z, address = mean.numpy(), log_partition.numpy(), product_address()
-    given, blocks = (weighted, of_keys, scale, offset, shifted), -(-n // _ROWS)
+    given: Any = weighted, of_keys, scale, offset, shifted
+    blocks = -(-n // _ROWS)
     half = (blocks + 1) // 2
 
     def some_blocks(start: int, stop: int) -> None:
