@@ -52,16 +52,17 @@ def attend_causal_products(
     of_keys[:n] = exponent if shifted else np.where(m > -math.inf, np.exp2(np.maximum(exponent, LEAST_SHARE)), 0.0)
     np.multiply(v, 1.0 if shifted else of_keys[:n, None], out=weighted[:n])
     out, z, address = mean.numpy(), log_partition.numpy(), product_address()
-    given: Any = weighted, of_keys, scale, offset, shifted
     blocks = -(-n // _ROWS)
     half = (blocks + 1) // 2
 
     def some_blocks(start: int, stop: int) -> None:
-        rooms = room(_ROWS, d), room(_ROWS * padded)
+        scaled, scores = room(_ROWS, d), room(_ROWS * padded)
         for low, high in ((start, stop), (max(blocks - stop, half), blocks - start)):
             for b in range(low, high):
-                rows = b * _ROWS, min((b + 1) * _ROWS, n)
-                causal_rows(address, *rows, q, k, *given, *rooms, out, z, largest)
+                causal_rows(
+                    address, b * _ROWS, min((b + 1) * _ROWS, n), q, k, weighted, of_keys, scale, offset, shifted,
+                    scaled, scores, out, z, largest,
+                )  # fmt: skip
 
     cost = n * n * (0.25 + 0.015 * (d + d_v))
     over_rows(some_blocks, half, cost=cost if blas_can_be_held() else 0.0)
