@@ -91,8 +91,8 @@ def gradient(
         growth are cut (see `Growth`).
 
     The adjoint is that of the accepted steps, each taken back stage by stage, with their lengths as they were
-    chosen: the exact derivative of the numbers that were computed, to rounding. It takes the time of some four runs
-    and memory for O(sqrt(steps)) copies of the tokens: steps are made again from a few states. Attention is
+    chosen: the exact derivative of the numbers that were computed, to rounding. It takes the time of four to five
+    runs and memory for O(sqrt(steps)) copies of the tokens: steps are made again from a few states. Attention is
     differentiated over all pairs, whatever kernel computed it; on the circle in O(n) by Fourier series, to the
     tolerance that kernels have in this run, where queries look at keys (`attention.circle.adjoint`), and on S^2
     from 3000 tokens on by a grid (`attention.sphere.adjoint`). Where `solve` is in O(n) and these are not, a
