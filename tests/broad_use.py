@@ -5,6 +5,7 @@ python broad_use.py ROOM prints "checked N functions" when all shapes were as pr
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from pathlib import Path
@@ -97,6 +98,8 @@ def attention() -> None:
 
     import metastable as ms
     from metastable.attention import KERNELS, Operands, attend_batch, hardmax
+    from metastable.attention.adjoint import attention_adjoint
+    from metastable.attention.backwards import Backwards
 
     for d in (2, 3, 12):
         x = ms.sphere.uniform(40, d, seed=1)
@@ -111,7 +114,10 @@ def attention() -> None:
     for d, rtol in ((2, 1e-9), (3, 1e-5)):
         x = ms.sphere.uniform(21_000 if d == 3 else 4000, d, seed=3)
         ms.attend(x[:400], x, beta=5.0, rtol=rtol)
-        ms.attend(x, x, beta=5.0, rtol=rtol)
+        found = ms.attend(x, x, beta=5.0, rtol=rtol)
+        log_mass, shift = torch.full((2, len(x)), -math.log(len(x)), dtype=torch.float64)
+        given = Backwards(5.0 * x, x, log_mass, found.log_partition, x.flip(0), shift, found.mean)
+        attention_adjoint(given, rtol=1e-7)
 
 
 def transport() -> None:

@@ -6,7 +6,7 @@ from metastable.attention.backwards import Backwards
 
 
 def test_all_of_it_becomes_float64_and_keeps_its_values():
-    given = Backwards(*(torch.rand(3, 2) for _ in range(6)))
+    given = Backwards(*(torch.rand(3, 2) for _ in range(7)))
     exact = given.double()
     assert type(exact) is Backwards
     assert all(part.dtype == torch.float64 for part in exact)

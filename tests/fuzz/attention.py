@@ -12,6 +12,9 @@ import numpy as np
 import torch
 
 from metastable.attention import KERNELS, Operands, attend
+from metastable.attention.backwards import Backwards
+from metastable.attention.direct import adjoint_over_pairs
+from metastable.attention.sphere import lay_out, sphere_adjoint
 from metastable.errors import InvalidInput
 
 NAMES = ("auto", "auto", "dense", "fused", "blocks", "products", "sdpa", "circle", "sphere", "sphere_grid")
@@ -139,4 +142,31 @@ def case(seed: int) -> str | None:
     )
 
 
-CASES: dict[str, Callable[[int], str | None]] = {"attend": case}
+def transpose(seed: int) -> str | None:
+    """The transpose of attention on S^2 by grids against all pairs: no error above the tolerance."""
+    rng = np.random.default_rng(seed)
+    n, beta, rtol = int(rng.integers(50, 700)), 10.0 ** rng.uniform(-1, 2.7), 10.0 ** rng.uniform(-11, -4)
+    x, B = torch.from_numpy(tokens(rng, n, 3)), torch.from_numpy(matrix(rng, 3))
+    mass = torch.from_numpy(rng.uniform(0.01, 1.0, size=n) ** rng.integers(0, 6))
+    queries, g = beta * x @ B, torch.from_numpy(rng.normal(size=(n, 3)))
+    scores = queries @ x.T + torch.log(mass)
+    weights = torch.softmax(scores, 1)
+    mean = weights @ x
+    shift = (g * mean).sum(1) if rng.random() < 0.7 else torch.zeros_like(mass)
+    given = Backwards(queries, x, torch.log(mass), torch.logsumexp(scores, 1), g, shift, mean)
+    laid = lay_out(given, rtol)
+    if laid is None:
+        return None
+    found, exact = sphere_adjoint(given, laid), adjoint_over_pairs(given)
+    sizes, longest = g.norm(dim=1) + shift.abs(), 1.0 + float(queries.norm(dim=1).max())
+    off = found[1] - exact[1]
+    off = (off - (off * x).sum(1, keepdim=True) * x).norm(dim=1) / longest
+    terms = weights.T @ sizes + mass / mass.sum() * sizes.sum()
+    errors = float(((found[0] - exact[0]).norm(dim=1) / sizes).max()), float((off / terms).max())
+    allowed = rtol + 1e-14 * longest
+    if max(errors) <= allowed:
+        return None
+    return f"n = {n}, beta = {beta:.3g}, rtol = {rtol:.1e}: errors {errors[0]:.1e}, {errors[1]:.1e}"
+
+
+CASES: dict[str, Callable[[int], str | None]] = {"attend": case, "transpose": transpose}

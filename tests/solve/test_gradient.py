@@ -9,6 +9,7 @@ from scipy.special import ive
 
 import metastable as ms
 from dense_runs import attended, normal, relative, run, step_times
+from metastable.attention import adjoint
 from metastable.errors import InvalidInput, MetastableError, SolveError
 from metastable.solve import Gradient, gradient
 from metastable.solve.methods import METHODS
@@ -245,6 +246,67 @@ def test_on_the_circle_it_is_that_of_all_pairs_to_the_tolerance_of_the_run():
     for part in ("V", "B", "beta", "points"):
         exact = getattr(expected, part)
         assert float((getattr(found, part) - exact).abs().max()) < 1e-8 * float(exact.abs().max())
+
+
+OBLIQUE = [[1.2, 0.4, -0.3], [0.1, 0.8, 0.3], [0.5, -0.2, 1.0]]
+"""A B on S^2 whose queries are of different lengths."""
+
+
+def on_s2(kind, kernel="auto"):
+    """Flows on S^2 whose attention may be differentiated by a grid, by name."""
+    draw = ms.AttentionWeights(V=weights(3, seed=5)[0], B=OBLIQUE)
+    turned = ms.AttentionWeights(V=weights(3, seed=6)[0], B=[[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    return {
+        "softmax": lambda: ms.SelfAttention(draw, 8.0, kernel=kernel),
+        "turned": lambda: ms.SelfAttention(turned, 20.0, kernel=kernel),
+        "unnormalised": lambda: ms.UnnormalizedAttention(draw, 2.0, kernel=kernel),
+        "two heads": lambda: ms.MultiHead([ms.SelfAttention(w, 4.0, kernel=kernel) for w in (draw, turned)]),
+        "scheduled": lambda: ms.SelfAttention(ms.Schedule.layers([draw, turned], 0.2), 6.0, kernel=kernel),
+    }[kind]()
+
+
+@pytest.mark.parametrize("kind", ["softmax", "turned", "unnormalised", "two heads", "scheduled"])
+def test_on_s2_it_is_that_of_all_pairs_to_the_tolerance_of_the_run(monkeypatch, kind):
+    taken, found_by = [], adjoint.sphere_adjoint
+    monkeypatch.setattr(adjoint, "FEWEST", {3: 500})
+    monkeypatch.setattr(adjoint, "laid_cost", lambda _: 0.0)
+    monkeypatch.setattr(adjoint, "sphere_adjoint", lambda *given: taken.append(1) or found_by(*given))
+    n = MOST_TOKENS + 38
+    x, mass, c = ms.sphere.uniform(n, 3, seed=4), masses(n), linear(n, 3)
+    given = {"method": "rk4", "step": 0.1, "rtol": 1e-7, "atol": 1e-7}
+    found, expected = (gradient(on_s2(kind, k), ms.Measure(x, mass), 0.2, c, **given) for k in ("auto", "fused"))
+    assert taken
+    for part in ("V", "B", "beta", "points"):
+        exact = torch.as_tensor(getattr(expected, part))
+        assert float((torch.as_tensor(getattr(found, part)) - exact).abs().max()) < 1e-10 * float(exact.abs().max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "kernel"), [("softmax", "sphere_grid"), ("turned", "sphere_grid")])
+def test_on_s2_it_is_the_slope_of_runs_by_the_grid(kind, kernel):
+    """Central differences of whole runs, of which attention is computed to 1e-11."""
+    n = 3600
+    x, mass, c = ms.sphere.uniform(n, 3, seed=4), masses(n), linear(n, 3)
+    flow, given = on_s2(kind, kernel), {"method": "rk4", "step": 0.1, "rtol": 1e-9, "atol": 1e-9}
+    found = gradient(flow, ms.Measure(x, mass), 0.2, c, **given)
+    step = 1e-4
+
+    def loss(V, B, beta):
+        moved = ms.SelfAttention(ms.AttentionWeights(V=V, B=B), beta, kernel=kernel)
+        return float(c(ms.solve(moved, ms.Measure(x, mass), 0.2, **given).end.points))
+
+    V, B, beta = flow.weights.V, flow.weights.B, flow.beta
+    change = torch.zeros(3, 3).double()
+    change[1, 2] = step
+    slopes = {
+        "V": (loss(V + change, B, beta) - loss(V - change, B, beta)) / (2 * step),
+        "B": (loss(V, B + change, beta) - loss(V, B - change, beta)) / (2 * step),
+    }
+    for part, slope in slopes.items():
+        exact = getattr(found, part)
+        assert abs(float(exact[1, 2]) - slope) < 1e-7 * float(exact.abs().max())
+    slope = (loss(V, B, beta + step) - loss(V, B, beta - step)) / (2 * step)
+    assert abs(found.beta - slope) < 1e-7 * abs(found.beta)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

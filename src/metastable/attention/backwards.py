@@ -17,6 +17,8 @@ class Backwards(NamedTuple):
     log_partition: Float[Tensor, "n"]
     cotangent: Float[Tensor, "n d"]
     shift: Float[Tensor, "n"]
+    mean: Float[Tensor, "n d"]
+    """Of the keys, as attention found it."""
 
     def double(self) -> Backwards:
         """The same in float64."""

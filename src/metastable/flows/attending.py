@@ -33,7 +33,7 @@ LARGEST = 0.01
 """Largest tolerance that a run hands on, however coarse it is: beyond, kernels gain nothing."""
 
 
-BY_SERIES = ("auto", "circle")
+BY_SERIES = ("auto", "circle", "sphere", "sphere_grid")
 """Kernels whose attention may be differentiated by series; those over all pairs keep all digits."""
 
 ROUNDING = 1.0

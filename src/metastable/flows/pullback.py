@@ -54,7 +54,7 @@ class Order:
 
 @dataclass(frozen=True, eq=False)
 class OverPairs:
-    """What one attention over all pairs of tokens was computed of, as its transpose needs it.
+    """What one attention of all tokens to all was computed of, as its transpose needs it.
 
     The attended vectors are a_i = sum_j e^{l_ij} x_j/Z_i with l_ij = <beta B^T x_i + g, x_j> + log m_j, for
     unnormalised attention times Z_i e^{-s} over the masses that token i sees.
@@ -84,9 +84,8 @@ class OverPairs:
             inward, mean, shift = factor * inward, factor * mean, torch.zeros_like(share)
         seen, order = self.order.log_seen, self.order
         log_z = share if seen is None else torch.where(seen > -torch.inf, share + seen, share)
-        by_query, by_key = attention_adjoint(
-            Backwards(queries, x, order.log_mass, log_z, inward, shift), order.ahead, rtol=self.rtol
-        )
+        given = Backwards(queries, x, order.log_mass, log_z, inward, shift, self.attended.mean)
+        by_query, by_key = attention_adjoint(given, order.ahead, rtol=self.rtol)
         tokens = by_key + self.beta * apply(by_query, w.B.T)
         beta = float(torch.dot(turned.reshape(-1), by_query.reshape(-1)))
         return tokens, HeadCotangent(cotangent.T @ mean, self.beta * (x.T @ by_query), beta)

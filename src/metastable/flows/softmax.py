@@ -75,7 +75,7 @@ class SelfAttention(AttendingFlow):
         return Drift(attended.mean, lambda: self.rate(t, attended.mean, mass), w.after_average)
 
     def pullback(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Pullback:
-        """V m_i and the transpose of its derivative, over all pairs."""
+        """V m_i and the transpose of its derivative."""
         kind = type(self)
         own = kind.attention is not SelfAttention.attention or kind.drift is not SelfAttention.drift
         if self._foreign or own:

@@ -81,7 +81,7 @@ class UnnormalizedAttention(AttendingFlow):
         return Drift(attended.mean * partition[:, None], rate, w.after_average)
 
     def pullback(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Pullback:
-        """V E[y e^{beta <x, B y> - s}] and the transpose of its derivative, over all pairs; s stays as it is."""
+        """V E[y e^{beta <x, B y> - s}] and the transpose of its derivative; s stays as it is."""
         kind = type(self)
         if self._foreign or kind.drift is not UnnormalizedAttention.drift:
             return super().pullback(t, points, mass)

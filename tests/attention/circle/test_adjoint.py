@@ -27,8 +27,9 @@ def problem(n, sharp, seed, spread=None, turned=0.0, shifted=True):
     log_mass = torch.log(mass / mass.sum())
     scores = queries @ keys.T + log_mass
     cotangent = normal(n, 2)
-    shift = (cotangent * (torch.softmax(scores, 1) @ keys)).sum(1) if shifted else torch.zeros(n).double()
-    return Backwards(queries, keys, log_mass, torch.logsumexp(scores, 1), cotangent, shift)
+    mean = torch.softmax(scores, 1) @ keys
+    shift = (cotangent * mean).sum(1) if shifted else torch.zeros(n).double()
+    return Backwards(queries, keys, log_mass, torch.logsumexp(scores, 1), cotangent, shift, mean)
 
 
 def along(keys, vectors):
@@ -38,7 +39,7 @@ def along(keys, vectors):
 
 def worst(given, count):
     """Largest errors of (r by_query, by_key), beside sums of the absolute values of their terms."""
-    queries, keys, log_mass, _, g, s = given
+    queries, keys, log_mass, _, g, s, _ = given
     found, expected = circle_adjoint(given, count), adjoint_over_pairs(given)
     longest, sizes = float(queries.norm(dim=1).max()), g.norm(dim=1) + s.abs()
     weights = torch.softmax(queries @ keys.T + log_mass, 1)
@@ -89,7 +90,7 @@ def test_queries_that_look_away_from_all_keys_are_refused():
 
 def test_scaled_masses_and_the_order_of_pieces_change_nothing(monkeypatch):
     given = problem(400, 8.0, 3)
-    queries, _, log_mass, log_z, _, _ = given
+    queries, _, log_mass, log_z, *_ = given
     count = modes(queries, log_mass, log_z, 1e-10)
     assert count == modes(queries, log_mass + 500.0, log_z + 500.0, 1e-10)
     one = circle_adjoint(given, count)

@@ -57,7 +57,7 @@ def test_both_paths_are_torch_s_transpose(n, d, ahead):
     (expected_q, expected_k), log_z = by_torch(queries, keys, log_mass, g, shift, ahead)
     paths = [adjoint_over_pairs, lambda given, ahead: _blocks(given, n if ahead is None else ahead)]
     for path in paths:
-        by_query, by_key = path(Backwards(queries, keys, log_mass, log_z, g, shift), ahead)
+        by_query, by_key = path(Backwards(queries, keys, log_mass, log_z, g, shift, g), ahead)
         scale = float(g.abs().max()) * (1 + float(queries.abs().max()))
         assert float((by_query - expected_q).abs().max()) < 1e-13 * scale * math.sqrt(n)
         assert float((by_key - expected_k).abs().max()) < 1e-13 * scale * math.sqrt(n)
@@ -70,7 +70,7 @@ def test_sharp_scores_and_keys_without_mass():
     shift = (g * mean).sum(1)
     (expected_q, expected_k), _ = by_torch(queries, keys, log_mass, g, shift, None)
     for path in (_fused, _blocks):
-        by_query, by_key = path(Backwards(queries, keys, log_mass, log_z, g, shift), 50)
+        by_query, by_key = path(Backwards(queries, keys, log_mass, log_z, g, shift, g), 50)
         assert float((by_query - expected_q).abs().max()) < 1e-9
         assert float((by_key - expected_k).abs().max()) < 1e-9 * 3000
         assert float(by_key[7].abs().max()) == 0.0 or float(by_key[7].abs().max()) < 1e-200
@@ -80,13 +80,13 @@ def test_the_digits_do_not_depend_on_the_number_of_threads(monkeypatch):
     queries, keys, log_mass, g = problem(900, 3)
     mean, log_z = attended(queries, keys, log_mass, None)
     shift = (g * mean).sum(1)
-    one = _fused(Backwards(queries, keys, log_mass, log_z, g, shift), 900)
+    one = _fused(Backwards(queries, keys, log_mass, log_z, g, shift, g), 900)
 
     def in_turn(work, n, **options):
         for start in reversed(range(n)):
             work(start, start + 1)
 
     monkeypatch.setattr("metastable.attention.direct.adjoint.over_rows", in_turn)
-    many = _fused(Backwards(queries, keys, log_mass, log_z, g, shift), 900)
+    many = _fused(Backwards(queries, keys, log_mass, log_z, g, shift, g), 900)
     assert all(bool((a == b).all()) for a, b in zip(one, many, strict=True))
     assert over_rows is not in_turn and PIECES > 1

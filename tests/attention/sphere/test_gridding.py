@@ -30,19 +30,24 @@ def test_tokens_are_sorted_by_the_first_node_they_touch() -> None:
 
 
 @pytest.mark.parametrize("width", [8, 16])
-def test_interpolation_is_the_transpose_of_spreading(width) -> None:
+@pytest.mark.parametrize("columns", [1, 4])
+def test_interpolation_is_the_transpose_of_spreading(width, columns) -> None:
     """sum over nodes of grid times field = sum over tokens of mass times interpolated field."""
     fine, n = 40, 300
     kept = window(width, 2.0, fine)
     degree = len(kept.table) - 1
     _, _, order, theta, phi, _ = sorted_tokens(n, fine, 1)
     rng = np.random.default_rng(2)
-    mass = rng.uniform(size=n)
-    grid = np.zeros((rows_of(fine, width), columns_of(fine, width)))
-    spreader(width, degree)(theta, phi, order, mass, 0, n, kept.table, grid)
-    fields = rng.uniform(0.5, 1.0, size=(grid.shape[0], 4, grid.shape[1]))
-    mean, total = np.empty((n, 3)), np.empty(n)
+    mass = rng.uniform(size=(n, columns))
+    grids = np.zeros((columns, rows_of(fine, width), columns_of(fine, width)))
+    spreader(width, degree, columns)(theta, phi, order, mass, 0, n, kept.table, grids)
+    fields = rng.uniform(0.5, 1.0, size=(grids.shape[1], 4, grids.shape[2]))
+    mean, total, plain = np.empty((n, 3)), np.empty(n), np.empty((n, 3))
     interpolator(width, degree)(theta, phi, order, 0, n, kept.table, fields, mean, total)
-    for c in range(3):
-        assert (grid * fields[:, c]).sum() == pytest.approx(mass @ (mean[:, c] * total), rel=1e-12)
-    assert (grid * fields[:, 3]).sum() == pytest.approx(mass @ total, rel=1e-12)
+    three = np.ascontiguousarray(fields[:, :3])
+    interpolator(width, degree, 3, divided=False)(theta, phi, order, 0, n, kept.table, three, plain, total)
+    np.testing.assert_allclose(plain, mean * total[:, None], rtol=1e-13)
+    for grid, m in zip(grids, mass.T, strict=True):
+        for c in range(3):
+            assert (grid * fields[:, c]).sum() == pytest.approx(m @ plain[:, c], rel=1e-12)
+        assert (grid * fields[:, 3]).sum() == pytest.approx(m @ total, rel=1e-12)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from metastable.attention.sphere.nodes import attend_rings, node_attention, ring_nodes, with_sizes
+from metastable.attention.sphere.nodes import NOBODY, attend_rings, node_attention, ring_nodes, with_sizes
 
 
 def test_rings_and_nodes_are_the_same_sums() -> None:
@@ -33,9 +33,9 @@ def test_rings_and_nodes_are_the_same_sums() -> None:
     assert largest == pytest.approx(expected[:, 4].max(), rel=1e-13)
     near = np.empty_like(expected)
     attend_nodes = node_attention(5)
-    attend_nodes(r * k, theta, counts, nodes, columns, 0.0, 100.0, near)
+    attend_nodes(r * k, theta, counts, nodes, columns, 0.0, 100.0, near, NOBODY, NOBODY)
     assert np.allclose(near, expected, rtol=0.0, atol=1e-13)
-    attend_nodes(r * k, theta, counts, nodes, columns, 0.0, 4.0, near)
+    attend_nodes(r * k, theta, counts, nodes, columns, 0.0, 4.0, near, NOBODY, NOBODY)
     dropped = math.exp(-4.0) * np.abs(weights).sum()
     assert 0.0 < np.abs(near - expected).max() <= dropped
     along, _ = attend_rings(r, columns, 4.0)
@@ -59,12 +59,36 @@ def test_rings_with_fewer_nodes_near_the_poles() -> None:
     targets = np.random.default_rng(2).normal(size=(11, 3))
     out = np.empty((11, 5))
     nodes = ring_nodes(theta, counts, 6)
-    node_attention(5)(targets, theta, counts, nodes, with_sizes(weights[:, None], nodes), 1.5, 200.0, out)
+    columns = with_sizes(weights[:, None], nodes)
+    node_attention(5)(targets, theta, counts, nodes, columns, 1.5, 200.0, out, NOBODY, NOBODY)
     shift = np.sqrt((targets**2).sum(axis=1) + 1.5**2)
     pairs = m * np.exp(targets @ k.T - shift[:, None])
     np.testing.assert_allclose(
         out, np.column_stack([pairs @ k, pairs.sum(axis=1), pairs.sum(axis=1)]), rtol=1e-13, atol=1e-15
     )
+
+
+@pytest.mark.parametrize("reach", [200.0, 3.0])
+def test_what_targets_send_is_summed_at_the_nodes_that_they_see(reach) -> None:
+    rng = np.random.default_rng(7)
+    theta = (np.arange(30) + 0.5) * (math.pi / 30)
+    counts = np.maximum((60 * np.sin(theta)).astype(np.int64), 4)
+    nodes = ring_nodes(theta, counts, 60)
+    k = np.concatenate([nodes[ring, :, :count].T for ring, count in enumerate(counts)])
+    targets, sent = 3.0 * rng.normal(size=(50, 3)), rng.normal(size=(50, 4))
+    targets = targets[np.lexsort((np.arctan2(targets[:, 1], targets[:, 0]),))]
+    out, received = np.empty((50, 2)), np.zeros((30, 60))
+    weights = np.ones((30, 2, 60))
+    node_attention(2, back=True)(targets, theta, counts, nodes, weights, 0.5, reach, out, sent, received)
+    kernel = np.exp(targets @ k.T - np.sqrt((targets**2).sum(axis=1) + 0.25)[:, None])
+    expected = (kernel * (sent[:, :3] @ k.T - sent[:, 3:])).sum(axis=0)
+    found = np.concatenate([received[ring, :count] for ring, count in enumerate(counts)])
+    if reach > 100.0:
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+        np.testing.assert_allclose(out[:, 0], kernel.sum(axis=1), rtol=1e-12)
+    else:
+        missed = math.exp(-reach) * (np.linalg.norm(sent[:, :3], axis=1) + np.abs(sent[:, 3])).sum()
+        assert 0.0 < np.abs(found - expected).max() <= missed
 
 
 def test_windows_hold_all_nodes_within_the_depth() -> None:
@@ -79,7 +103,8 @@ def test_windows_hold_all_nodes_within_the_depth() -> None:
     direction = rng.normal(size=(70, 3))
     targets = direction / np.linalg.norm(direction, axis=1, keepdims=True) * rng.uniform(5.0, 400.0, size=(70, 1))
     out = np.empty((70, 2))
-    node_attention(2)(targets, theta, counts, nodes, np.repeat(weights, 2, axis=1), 0.0, 6.0, out)
+    columns = np.repeat(weights, 2, axis=1)
+    node_attention(2)(targets, theta, counts, nodes, columns, 0.0, 6.0, out, NOBODY, NOBODY)
     far = targets @ k.T - np.linalg.norm(targets, axis=1)[:, None]
     within = np.where(far >= -6.0, np.exp(far), 0.0) @ m
     assert (out[:, 0] >= within * (1.0 - 1e-12)).all()

@@ -10,7 +10,7 @@ import pytest
 from attention.sphere.sphere_tokens import tokens
 from metastable.attention.sphere.gridding import columns_of, interpolator, rows_of
 from metastable.attention.sphere.nodes import ring_nodes
-from metastable.attention.sphere.transforms import fine_field, node_weights, placed, spectrum
+from metastable.attention.sphere.transforms import fine_field, node_weights, placed, slopes, spectra
 from metastable.attention.sphere.window import window
 
 FINE = 96
@@ -31,7 +31,7 @@ def test_weights_of_nodes_sum_smooth_functions_as_the_keys_do(n) -> None:
     keys = tokens("clustered", 400, 0).numpy()
     mass = np.random.default_rng(1).standard_normal(400)
     kept = window(16, 2.0, FINE)
-    weights = node_weights(spectrum(placed(keys, FINE), mass, kept, 48), kept, n)
+    weights = node_weights(spectra(placed(keys, FINE), mass[:, None], kept, 48)[0], kept, n)
     exact = mass @ smooth(keys.T)
     assert (weights * smooth(nodes_of(n).transpose(1, 0, 2))).sum() == pytest.approx(exact, rel=1e-11)
 
@@ -45,3 +45,11 @@ def test_fields_are_interpolated_to_their_stated_error() -> None:
     at, mean, total = placed(3.0 * points, FINE), np.empty((300, 3)), np.empty(300)
     interpolator(16, len(kept.table) - 1)(at.theta, at.phi, at.order, 0, 300, kept.table, fields, mean, total)
     assert 0.0 < np.abs(total - smooth(points.T)).max() <= rough + 1e-14 and rough < 1e-9
+
+
+@pytest.mark.parametrize("n", [16, 48])
+def test_slopes_are_the_gradient_along_the_sphere(n) -> None:
+    x, y, z = k = nodes_of(n).transpose(1, 0, 2)
+    slope = np.stack((y + 4.0 * x**3 * z, x, -1.5 * z**2 + x**4))
+    slope -= (slope * k).sum(axis=0) * k
+    np.testing.assert_allclose(slopes(smooth(k)).transpose(1, 0, 2), slope, atol=1e-12)

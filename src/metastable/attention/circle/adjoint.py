@@ -37,8 +37,9 @@ MOST_MODES = 2000
 """Modes beyond which all pairs are taken: r of some 10^5, where rounding allows no more than two digits."""
 PIECES = 8
 """Ranges of queries whose sums are kept apart until the end, so that the digits do not depend on the threads."""
-_LANES = 32
-"""Tokens that take a mode together: the ratios of their coefficients for 100 modes stay in the first cache."""
+_LANES = 64
+"""Tokens that take a mode together: the ratios of their coefficients for 60 modes stay in the first cache. A tenth
+faster than 32, up to 70 modes."""
 
 
 def modes(
@@ -74,7 +75,7 @@ def circle_adjoint_cost(n: int, count: int) -> float:
 
 def circle_adjoint(given: Backwards, count: int) -> tuple[Float[Tensor, "n 2"], Float[Tensor, "n 2"]]:
     """(by_query, by_key along the circle) for keys of unit length, with that many modes."""
-    queries, keys, log_mass, log_partition, cotangent, shift = given
+    queries, keys, log_mass, log_partition, cotangent, shift, _ = given
     q, y, g, s = (np.ascontiguousarray(part.numpy()) for part in (queries, keys, cotangent, shift))
     n, top = len(q), float(log_mass.max())
     mass, log_scale = torch.exp(log_mass - top).numpy(), (top - log_partition).numpy()

@@ -25,7 +25,7 @@ from torch import Tensor
 from metastable.attention.backwards import Backwards
 from metastable.attention.direct.exponents import DOUBLE
 from metastable.attention.direct.fused import MAX_COLUMNS, aligned_zeros, with_item
-from metastable.attention.exp2 import LOG2_E, REDUCTION, exp2
+from metastable.attention.exp2 import LOG2_E, REDUCTION, exp2, wide
 from metastable.attention.lasting import lasting
 from metastable.threads import over_rows
 
@@ -60,28 +60,28 @@ def adjoint_cost(n: int, d: int) -> float:
 
 def _fused(given: Backwards, ahead: int) -> tuple[Tensor, Tensor]:
     """The same by the compiled loop."""
-    queries, keys, log_mass, log_partition, cotangent, shift = given
+    queries, keys, log_mass, log_partition, cotangent, shift, _ = given
     q, g, s = (np.ascontiguousarray(a.numpy()) for a in (queries, cotangent, shift))
-    n, d = q.shape
+    rows, (n, d) = len(q), keys.shape
     exponent = np.maximum(log_mass.numpy() * LOG2_E, -ABSENT)
     total = log_partition.numpy() * LOG2_E
     total = np.where(total == -math.inf, ABSENT, total)
     block = min(_BLOCK, -(-n // 16) * 16)
-    blocks, pieces = -(-n // block), min(PIECES, -(-n // _ROWS))
+    blocks, pieces = -(-n // block), min(PIECES, -(-rows // _ROWS))
     packed, sums = aligned_zeros(q.dtype, (blocks, d + 1, block), (pieces, blocks, d, block))
     columns = np.zeros((d + 1, blocks * block))
     columns[:d, :n], columns[d, :n] = keys.numpy().T, exponent
     packed[:] = columns.reshape(d + 1, blocks, block).swapaxes(0, 1)
-    by_query = np.zeros((n, d))
-    edges = [n * piece // pieces for piece in range(pieces + 1)]
+    by_query = np.zeros((rows, d))
+    edges = [rows * piece // pieces for piece in range(pieces + 1)]
     kernel = adjoint_kernel(d)
 
     def some_pieces(start: int, stop: int) -> None:
         for piece in range(start, stop):
-            rows = edges[piece], edges[piece + 1]
-            kernel(q, packed, n, ahead, total, g, s, *rows, by_query, sums[piece])
+            part = edges[piece], edges[piece + 1]
+            kernel(q, packed, n, ahead, total, g, s, *part, by_query, sums[piece])
 
-    over_rows(some_pieces, pieces, cost=adjoint_cost(n, d))
+    over_rows(some_pieces, pieces, cost=adjoint_cost(n, d) * rows / n)
     by_key = sums.sum(0).swapaxes(0, 1).reshape(d, blocks * block)[:, :n]
     return torch.from_numpy(by_query), torch.from_numpy(np.ascontiguousarray(by_key.T))
 
@@ -105,6 +105,7 @@ def adjoint_kernel(d: int) -> Callable[..., None]:
         by_query: Any,
         by_key: Any,
     ) -> None:
+        wide()
         block = keys.shape[2]
         weight = np.empty((2, block))
         for first in range(start, stop, _ROWS):
@@ -142,7 +143,7 @@ def adjoint_kernel(d: int) -> Callable[..., None]:
 
 def _blocks(given: Backwards, ahead: int) -> tuple[Tensor, Tensor]:
     """The same by blocks of rows, for any number of coordinates and any device."""
-    queries, keys, log_mass, log_partition, cotangent, shift = given
+    queries, keys, log_mass, log_partition, cotangent, shift, _ = given
     n, one = len(keys), torch.ones_like(shift)[:, None]
     total = torch.where(log_partition == -math.inf, ABSENT, log_partition)
     mass = log_mass.clamp(min=-ABSENT)

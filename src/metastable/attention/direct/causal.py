@@ -2,8 +2,9 @@
 
 Up to `MAX_COLUMNS` columns on the CPU a fused loop as in `fused`: scores in base 2, exponentials and sums of a row
 in one pass, nothing of size n x n. Rows are taken in pairs of ranges from both ends, so that every thread gets as
-many pairs as any other. The last keys of a row are `_LANES` of them, of which those that it does not see get the
-weight zero: a remainder of any length would be computed one by one. Elsewhere blocks of rows are matrix products.
+many pairs as any other. In its last block of keys a row takes `_LANES` of them at a time, and those that it does
+not see get the weight zero: a remainder of any length would be computed one by one, and a loop of its own for the
+last keys would be summed up twice. Of more columns blocks of rows are matrix products (`causal_products`).
 
 Masses come as logarithms, because those of early keys may be far below the others (a row may see none but these):
 where a mass is below 2^LEAST_SHARE of the largest, or a row is too sharp to be shifted by its bound, the logarithms
@@ -23,16 +24,12 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
+from metastable.attention.direct.causal_products import ABSENT, LEAST_SHARE, attend_causal_products
 from metastable.attention.direct.exponents import DOUBLE
 from metastable.attention.direct.fused import MAX_COLUMNS, aligned_zeros, with_item
-from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2
+from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2, wide
 from metastable.threads import over_rows
 
-LEAST_SHARE = -200.0
-"""log2 of the least mass over the largest for which masses multiply weights. A weight of a row that is shifted by
-its bound is 2^-720 or more, and a row may see only the least masses: 2^-920 is still a normal number."""
-ABSENT = -1e300
-"""log2 of a mass of zero, below every shift."""
 _ROWS = 64
 """Rows that meet a block of keys one after the other, as in `fused`."""
 _BLOCK = 1056
@@ -56,8 +53,9 @@ def attend_causal(
 
     log_mass: log m_k, -infinity for none. A row that sees no mass has the mean zero and log Z = -infinity.
     """
-    wide = max(keys.shape[1], values.shape[1]) > MAX_COLUMNS
-    method = _blocks if wide or not queries.is_cpu else _fused
+    many = max(keys.shape[1], values.shape[1]) > MAX_COLUMNS
+    on_cpu = attend_causal_products if many else _fused
+    method = on_cpu if queries.is_cpu else _blocks
     mean, log_partition = method(
         queries.double(), keys.double(), values.double(), log_mass.double(), beta, include_self
     )
@@ -72,7 +70,7 @@ def causal_cost(n: int) -> float:
 def _blocks(
     queries: Tensor, keys: Tensor, values: Tensor, log_mass: Tensor, beta: float, include_self: bool
 ) -> tuple[Tensor, Tensor]:
-    """The same by blocks of rows, for any number of columns and any device."""
+    """The same by blocks of rows, on any device."""
     n, offset = len(keys), int(include_self)
     mean, log_partition = torch.zeros_like(values), torch.full_like(log_mass, -math.inf)
     step = max(1, min(512, _SCORES // n))
@@ -175,6 +173,7 @@ def causal_kernel(d: int, d_v: int, in_exponent: bool) -> Callable[..., None]:
         mean: Any,
         log_partition: Any,
     ) -> None:
+        wide()
         block = keys.shape[2]
         totals, shifts = np.empty((_ROWS, d_v + 1)), np.empty(_ROWS)
         for first in range(start, stop, _ROWS):
@@ -216,45 +215,34 @@ def causal_kernel(d: int, d_v: int, in_exponent: bool) -> Callable[..., None]:
                                 skipped = top < shift + floor
                     if not skipped:
                         part = sum_zero
-                        even = length // _LANES * _LANES
+                        padded = (length + _LANES - 1) // _LANES * _LANES
                         if in_exponent:
-                            for j in range(even):
+                            for j in range(padded):
                                 t = v[d_v, j] - shift
                                 for c in range(d):
                                     t += row[c] * k[c, j]
                                 w = exp2(t if t > floor else floor)
+                                w = w if j < length else 0.0
                                 for c in range(d_v):
                                     part = with_item(part, c, part[c] + w * v[c, j])
                                 part = with_item(part, d_v, part[d_v] + w)
-                            if even < length:
-                                for lane in range(_LANES):
-                                    j = even + lane
-                                    t = v[d_v, j] - shift
-                                    for c in range(d):
-                                        t += row[c] * k[c, j]
-                                    w = exp2(t if t > floor else floor)
-                                    w = w if j < length else 0.0
-                                    for c in range(d_v):
-                                        part = with_item(part, c, part[c] + w * v[c, j])
-                                    part = with_item(part, d_v, part[d_v] + w)
-                        else:
-                            for j in range(even):
+                        elif length == block:
+                            for j in range(block):
                                 t = -shift
                                 for c in range(d):
                                     t += row[c] * k[c, j]
                                 w = exp2(t)
                                 for c in range(d_v + 1):
                                     part = with_item(part, c, part[c] + w * v[c, j])
-                            if even < length:
-                                for lane in range(_LANES):
-                                    j = even + lane
-                                    t = -shift
-                                    for c in range(d):
-                                        t += row[c] * k[c, j]
-                                    w = exp2(t)
-                                    w = w if j < length else 0.0
-                                    for c in range(d_v + 1):
-                                        part = with_item(part, c, part[c] + w * v[c, j])
+                        else:  # the row ends here
+                            for j in range(padded):
+                                t = -shift
+                                for c in range(d):
+                                    t += row[c] * k[c, j]
+                                w = exp2(t)
+                                w = w if j < length else 0.0
+                                for c in range(d_v + 1):
+                                    part = with_item(part, c, part[c] + w * v[c, j])
                         for c in range(d_v + 1):
                             total = with_item(total, c, total[c] + part[c])
                     shifts[i - first] = shift

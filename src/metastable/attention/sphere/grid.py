@@ -30,18 +30,18 @@ import math
 import numpy as np
 import torch
 from jaxtyping import Float
-from scipy import fft
 from torch import Tensor
 
 from metastable.attention.direct import FUSED
 from metastable.attention.operands import Operands
 from metastable.attention.sphere.cells import attend_sphere_cells, checked_keys, other_values
-from metastable.attention.sphere.ellipsoid import Ellipsoid, smoothness
+from metastable.attention.sphere.ellipsoid import Ellipsoid
 from metastable.attention.sphere.gridding import columns_of, interpolator, rows_of
-from metastable.attention.sphere.nodes import BAND, attend_rings, node_attention, ring_nodes, with_sizes
-from metastable.attention.sphere.plan import Plan, Surface, plan, surface, thinned
-from metastable.attention.sphere.transforms import fine_field, node_weights, placed, spectrum
-from metastable.attention.sphere.window import Window, lebesgue, von_mises
+from metastable.attention.sphere.layout import along_rings, chart_nodes, depth, level_nodes, levels, sum_of_sizes
+from metastable.attention.sphere.nodes import NOBODY, attend_rings, node_attention, ring_nodes, with_sizes
+from metastable.attention.sphere.plan import Plan, Surface, plan, surface
+from metastable.attention.sphere.transforms import fine_field, node_weights, placed, spectra
+from metastable.attention.sphere.window import Window
 from metastable.errors import InvalidInput
 from metastable.threads import over_rows
 
@@ -128,7 +128,7 @@ def _attend_grid(
     tokens = placed(keys, kept.fine)
     values, longest_value = other_values(operands)
     columns = [mass] if values is None else [*(values.T * mass), mass]
-    modes = [spectrum(tokens, column, kept, grids.coarse_keys) for column in columns]
+    modes = [spectra(tokens, column[:, None], kept, grids.coarse_keys)[0] for column in columns]
     fields, errors = _fields(where, modes, grids)
     if where.ellipsoid is not None:
         tokens = placed(where.ellipsoid.chart(grids.power, operands.queries.numpy()), kept.fine)
@@ -162,7 +162,9 @@ def _fields(where: Surface, modes: list[np.ndarray], grids: Plan) -> tuple[np.nd
         weights = np.stack([node_weights(part, kept, n) for part in modes], axis=1)
         rings = np.arange(len(weights))
         nodes = ring_nodes((rings + 0.5) * (math.pi / len(rings)), np.full(len(rings), n), n)
-        along, largest = attend_rings(where.longest, with_sizes(weights, nodes), _depth(weights, grids))
+        along, largest = attend_rings(
+            where.longest, with_sizes(weights, nodes), depth(sum_of_sizes(weights), grids)
+        )
         rounding = [_rounding(where.longest, where.shortest, weights, largest, kept)]
     else:
         along, rounding = _attend_ellipsoid(where.ellipsoid, modes, grids)
@@ -172,71 +174,31 @@ def _fields(where: Surface, modes: list[np.ndarray], grids: Plan) -> tuple[np.nd
     return fields, interpolated + 1.1 * grids.pruned + np.array(rounding)
 
 
-def _depth(weights: np.ndarray, grids: Plan) -> float:
-    """How far below e^{h} nodes of these weights (rings, c, N) may be left out."""
-    return math.log(lebesgue(grids.coarse_queries) ** 2 * max(_total(weights), 1.0) / grids.pruned)
-
-
-def _total(weights: np.ndarray) -> float:
-    return float(np.sqrt(np.square(weights).sum(axis=1)).sum())
-
-
 def _attend_ellipsoid(
     where: Ellipsoid, modes: list[np.ndarray], grids: Plan
 ) -> tuple[np.ndarray, list[float]]:  # fmt: skip
-    """Sums as those of `attend_rings`, at z(v) for the nodes v of N/2 rings, and their rounding at each level.
-
-    Rings near the poles are known from fewer nodes, of keys and of queries: this costs a tenth of `grids.pruned`.
-    """
-    n, kept = grids.coarse_queries, grids.window
-    theta, on_ring = thinned(
-        n, lambda high: smoothness(where, grids.power, grids.soft, high).coefficients(n), _thin(1.0, grids)
-    )
-    ends = np.cumsum(on_ring)
-    phi = np.concatenate([np.arange(count) * (2.0 * math.pi / count) for count in on_ring])
-    high, low = np.repeat(np.sin(theta), on_ring), np.repeat(np.cos(theta), on_ring)
-    v = np.stack((high * np.cos(phi), high * np.sin(phi), low), axis=1)
-    targets, lengths = where.at(grids.power, v), where.lengths(grids.power, v)
-    order = np.lexsort((phi, np.repeat(np.arange(len(theta)) // BAND, on_ring)))  # neighbours near each other
-    # Every target belongs to one level: the first takes those that rounding made longer than the longest query.
-    edges = [math.inf, *(longest for longest, _ in grids.levels[1:]), 0.0]
+    """Sums as those of `attend_rings`, at z(v) for the nodes v of N/2 rings, and their rounding at each level."""
+    kept, chart = grids.window, chart_nodes(where, grids)
     columns = 4 if len(modes) == 1 else len(modes)
-    sums, rounding = np.empty((len(targets), columns)), []
-    for (longest, count), above, below in zip(grids.levels, edges[1:], edges[:-1], strict=True):
+    sums, rounding = np.empty((len(chart.targets), columns)), []
+    for rows, above, (longest, count) in levels(chart, grids):
         weights = np.stack([node_weights(part, kept, count) for part in modes], axis=1)
-        rows = order[(lengths[order] > above) & (lengths[order] <= below)]
-        found = _attend_level(targets[rows], weights, longest, grids)
+        found = _attend_level(chart.targets[rows], weights, longest, grids)
         sums[rows] = found[:, :-1]
         largest = float(found[:, -1].max(initial=0.0))
         rounding.append(_rounding(longest, max(above, float(where.axes.min())), weights, largest, kept))
-    along = np.zeros((n // 2, columns, n // 2 + 1), dtype=np.complex128)
-    for ring, count in enumerate(on_ring):
-        half = count // 2
-        values = sums[ends[ring] - count : ends[ring]]
-        along[ring, :, :half] = fft.rfft(values, axis=0)[:half].T * (n / count)
-    return along, rounding
-
-
-def _thin(total: float, grids: Plan) -> float:
-    """What rings with fewer nodes may leave out, for weights of that sum."""
-    return grids.pruned / (50.0 * lebesgue(grids.coarse_queries) ** 2 * max(total, 1.0))
+    return along_rings(sums, chart.counts, grids.coarse_queries), rounding
 
 
 def _attend_level(targets: np.ndarray, weights: np.ndarray, longest: float, grids: Plan) -> np.ndarray:
     """(n, c + 1): sums at targets that are no longer than `longest` over the nodes with weights (rings, c, N)."""
-    most = weights.shape[2]
-    theta, counts = thinned(most, lambda high: von_mises(longest * high, most), _thin(_total(weights), grids))
-    few = np.zeros_like(weights)
-    modes = fft.rfft(weights)
-    for ring, count in enumerate(counts):
-        few[ring, :, :count] = fft.irfft(modes[ring, :, : count // 2], n=count) if count < most else weights[ring]
-    nodes = ring_nodes(theta, counts, most)
-    columns = with_sizes(few, nodes)
-    attend, depth = node_attention(columns.shape[1]), _depth(weights, grids)
+    rings, few = level_nodes(weights, longest, grids)
+    columns = with_sizes(few, rings.nodes)
+    attend, reach = node_attention(columns.shape[1]), depth(sum_of_sizes(weights), grids)
     sums = np.empty((len(targets), columns.shape[1]))
 
     def work(first: int, last: int) -> None:
-        attend(targets[first:last], theta, counts, nodes, columns, grids.soft, depth, sums[first:last])
+        attend(targets[first:last], *rings, columns, grids.soft, reach, sums[first:last], NOBODY, NOBODY)
 
     over_rows(work, len(targets), cost=1e3 * len(targets), quantum=512)
     return sums

@@ -14,9 +14,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from numba import njit
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import njit, types
+from numba.extending import intrinsic
 
-from metastable.attention.exp2 import REDUCTION
+from metastable.attention.direct import with_item
+from metastable.attention.exp2 import REDUCTION, wide
+from metastable.attention.lasting import lasting
 
 
 def rows_of(fine: int, width: int) -> int:
@@ -53,46 +57,81 @@ def sort_tokens(
         sorted_theta[at], sorted_phi[at] = theta[i], phi[i]
 
 
+def _add_eight(_context: Any, flat: Any, at: Any, factor: Any, row: Any, start: Any) -> Any:
+    """add_eight(flat, at, factor, row, start): flat[at + i] += factor row[start + i] for i < 8, by vectors.
+
+    In a loop LLVM would have to ask whether `flat` and `row` are the same numbers, and adds them one by one.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        def eight(which: int, where: int) -> Any:
+            data = context.make_array(signature.args[which])(context, builder, args[which]).data
+            return builder.bitcast(builder.gep(data, [args[where]]), ir.VectorType(ir.DoubleType(), 8).as_pointer())
+
+        multiple = ir.Constant(ir.VectorType(ir.DoubleType(), 8), ir.Undefined)
+        for i in range(8):
+            multiple = builder.insert_element(multiple, args[2], ir.Constant(ir.IntType(32), i))
+        target = eight(0, 1)
+        product = builder.fmul(multiple, builder.load(eight(3, 4), align=8), flags=("contract",))
+        total = builder.fadd(builder.load(target, align=8), product, flags=("contract",))
+        builder.store(total, target, align=8)
+        return context.get_dummy_value()
+
+    return types.void(flat, types.uintp, types.float64, row, types.uintp), codegen
+
+
+add_eight: Any = lasting(intrinsic(_add_eight), "add_eight")
+
+
 @cache
-def spreader(width: int, degree: int) -> Callable[..., None]:
-    """Compiled spread for one width."""
+def spreader(width: int, degree: int, count: int = 1) -> Callable[..., None]:
+    """Compiled spread for one width and so many columns of masses."""
+    sixteen = width == 16  # two wide vectors; those of width 8 are faster as they are
 
     @njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
     def spread(theta: Any, phi: Any, order: Any, mass: Any, first: int, last: int, table: Any, grid: Any) -> None:
-        """Adds the masses of the sorted tokens first, ..., last - 1 to the padded grid."""
+        """Adds the masses (n, c) of the sorted tokens first, ..., last - 1 to padded grids (c, rows, columns)."""
+        if sixteen:
+            wide()
         left, right = np.empty(width), np.empty(width)
         flat = grid.reshape(-1)
-        columns = np.uintp(grid.shape[1])  # unsigned indices are not checked for being negative
+        # Unsigned indices are not checked for being negative.
+        columns, size = np.uintp(grid.shape[2]), np.uintp(grid.shape[1] * grid.shape[2])
         for s in range(first, last):
-            x, y = theta[s], phi[s]
+            x, y, row = theta[s], phi[s], order[s]
             i, j = math.ceil(x), math.ceil(y)
             u, v = 2.0 * (i - x) - 1.0, 2.0 * (j - y) - 1.0
-            m = mass[order[s]]
             for a in range(width):
                 value, other = table[0, a], table[0, a]
                 for k in range(1, degree + 1):
                     value = value * u + table[k, a]
                     other = other * v + table[k, a]
-                left[a], right[a] = value * m, other
-            at = np.uintp(i) * columns + np.uintp(j)
-            for a in range(width):
-                factor = left[a]
-                for b in range(width):
-                    flat[at + np.uintp(b)] += factor * right[b]
-                at += columns
+                left[a], right[a] = value, other
+            start = np.uintp(i) * columns + np.uintp(j)
+            for c in range(count):
+                m, at = mass[row, c], start
+                for a in range(width):
+                    factor = left[a] * m
+                    for b in range(0, width, 8):
+                        add_eight(flat, at + np.uintp(b), factor, right, np.uintp(b))
+                    at += columns
+                start += size
 
     return spread
 
 
 @cache
-def interpolator(width: int, degree: int) -> Callable[..., None]:
-    """Compiled interpolation of four fields for one width."""
+def interpolator(width: int, degree: int, count: int = 4, divided: bool = True) -> Callable[..., None]:
+    """Compiled interpolation of so many fields for one width; divided: all but the last over the last."""
+    zeros, sixteen = (0.0,) * count, width == 16
 
     @njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
     def interpolate(
         theta: Any, phi: Any, order: Any, first: int, last: int, table: Any, fields: Any, mean: Any, total: Any
     ) -> None:  # fmt: skip
-        """mean[order] = fields[:, :3]/fields[:, 3], total[order] = fields[:, 3] at the sorted tokens."""
+        """mean[order] = fields[:, :c]/fields[:, c], total[order] = fields[:, c] at the sorted tokens, or fields."""
+        if sixteen:
+            wide()
         left, right = np.empty(width), np.empty(width)
         flat = fields.reshape(-1)
         columns = np.uintp(fields.shape[2])
@@ -106,25 +145,25 @@ def interpolator(width: int, degree: int) -> Callable[..., None]:
                     value = value * u + table[k, a]
                     other = other * v + table[k, a]
                 left[a], right[a] = value, other
-            base = np.uintp(4 * i) * columns + np.uintp(j)
-            s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+            base = np.uintp(count * i) * columns + np.uintp(j)
+            sums = zeros
             for b in range(width):
-                t0, t1, t2, t3 = 0.0, 0.0, 0.0, 0.0
+                along = zeros
                 at = base + np.uintp(b)
                 for a in range(width):
-                    factor = left[a]
-                    t0 += factor * flat[at]
-                    t1 += factor * flat[at + columns]
-                    t2 += factor * flat[at + columns + columns]
-                    t3 += factor * flat[at + columns + columns + columns]
-                    at += columns * np.uintp(4)
-                s0 += t0 * right[b]
-                s1 += t1 * right[b]
-                s2 += t2 * right[b]
-                s3 += t3 * right[b]
+                    for c in range(count):
+                        along = with_item(along, c, along[c] + left[a] * flat[at])
+                        at += columns
+                for c in range(count):
+                    sums = with_item(sums, c, sums[c] + along[c] * right[b])
             row = order[s]
-            inverse = 1.0 / s3
-            mean[row, 0], mean[row, 1], mean[row, 2] = s0 * inverse, s1 * inverse, s2 * inverse
-            total[row] = s3
+            if divided:
+                inverse = 1.0 / sums[count - 1]
+                for c in range(count - 1):
+                    mean[row, c] = sums[c] * inverse
+                total[row] = sums[count - 1]
+            else:
+                for c in range(count):
+                    mean[row, c] = sums[c]
 
     return interpolate

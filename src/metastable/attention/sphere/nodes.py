@@ -24,6 +24,8 @@ from metastable.attention.exp2 import LOG2_E, NO_REASSOCIATION, REDUCTION, exp2,
 
 _GROUP, BAND = 32, 6
 """Neighbouring targets that share one collection of nodes, and rings that they should be taken from."""
+NOBODY = np.empty((0, 4))
+"""What is sent where nothing goes back."""
 _BLOCK = 256
 """Nodes that all targets of a group look at before the next ones: 16 KB with the five columns of the keys, half of
 a first-level cache."""
@@ -105,6 +107,14 @@ def _windows(
 
 
 @njit(cache=True, nogil=True)
+def _run(origin: float, low_angle: float, high_angle: float, count: int) -> tuple[int, int]:
+    """The first node of a window on a ring of so many nodes, and how many there are, once around at most."""
+    step = 2.0 * math.pi / count
+    start = math.floor((origin + low_angle) / step)
+    return start % count, min(math.ceil((origin + high_angle) / step) - start + 1, count)
+
+
+@njit(cache=True, nogil=True)
 def _collect(
     theta: Any, counts: Any, nodes: Any, columns: Any, origin: float, low_angle: Any, high_angle: Any, seen: Any
 ) -> int:  # fmt: skip
@@ -113,13 +123,9 @@ def _collect(
     for ring in range(len(theta)):
         if low_angle[ring] > high_angle[ring]:
             continue
-        count = counts[ring]
-        step = 2.0 * math.pi / count
-        start = math.floor((origin + low_angle[ring]) / step)
-        left = min(math.ceil((origin + high_angle[ring]) / step) - start + 1, count)
-        place = start % count
+        place, left = _run(origin, low_angle[ring], high_angle[ring], counts[ring])
         while left > 0:
-            length = min(left, count - place)
+            length = min(left, counts[ring] - place)
             for c in range(3):
                 for i in range(length):
                     seen[c, points + i] = nodes[ring, c, place + i]
@@ -132,22 +138,38 @@ def _collect(
     return points
 
 
+@njit(cache=True, nogil=True)
+def _hand_back(counts: Any, origin: float, low_angle: Any, high_angle: Any, sums: Any, back: Any) -> None:
+    """Adds what the nodes of the windows were sent, in the order of `_collect`, to (rings, most) of all nodes."""
+    points = 0
+    for ring in range(len(counts)):
+        if low_angle[ring] > high_angle[ring]:
+            continue
+        place, left = _run(origin, low_angle[ring], high_angle[ring], counts[ring])
+        for i in range(left):
+            back[ring, (place + i) % counts[ring]] += sums[points + i]
+        points += left
+
+
 @cache
-def node_attention(count: int) -> Callable[..., None]:
-    """Compiled sums for so many columns."""
+def node_attention(count: int, back: bool = False) -> Callable[..., None]:
+    """Compiled sums for so many columns; back: with those at the nodes of what every target sends."""
     zeros = (0.0,) * count
 
     @njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
     def attend_nodes(
-        targets: Any, theta: Any, counts: Any, nodes: Any, columns: Any, soft: float, depth: float, out: Any
+        targets: Any, theta: Any, counts: Any, nodes: Any, columns: Any, soft: float, depth: float, out: Any,
+        sent: Any, received: Any,
     ) -> None:  # fmt: skip
         """out[t] = sum_b w_b e^{<z_t, k_b> - h} of all columns over nodes k_b near z_t, h = sqrt(|z_t|^2 + soft^2).
 
         theta (rings,) increasing; counts (rings,) nodes per ring, the first ones of nodes (rings, 3, most) and
-        columns (rings, c, most); targets (n, 3), neighbours near each other; out (n, c).
+        columns (rings, c, most); targets (n, 3), neighbours near each other; out (n, c). And back, with (g, s) of
+        sent (n, 4): received[b] += sum_t (<g_t, k_b> - s_t) e^{<z_t, k_b> - h}, (rings, most).
         """
         wide()
         seen = np.empty((3 + count, counts.sum()))
+        told = np.empty(seen.shape[1] if back else 0)
         low_angle, high_angle = np.empty(len(theta)), np.empty(len(theta))
         high, low = np.sin(theta), np.cos(theta)
         for group in range(0, len(targets), _GROUP):
@@ -158,6 +180,8 @@ def node_attention(count: int) -> Callable[..., None]:
                 _windows(targets[t], theta, high, low, soft, depth, origin, low_angle, high_angle)
             points = _collect(theta, counts, nodes, columns, origin, low_angle, high_angle, seen)
             out[group:end] = 0.0
+            if back:
+                told[:points] = 0.0
             for first in range(0, points, _BLOCK):
                 length = min(_BLOCK, points - first)
                 part = seen[:, first : first + length]
@@ -166,12 +190,20 @@ def node_attention(count: int) -> Callable[..., None]:
                     shift = -LOG2_E * math.sqrt(z0 * z0 + z1 * z1 + z2 * z2 + soft * soft)
                     z0, z1, z2 = z0 * LOG2_E, z1 * LOG2_E, z2 * LOG2_E
                     sums = zeros
+                    g0, g1, g2, s0 = 0.0, 0.0, 0.0, 0.0
+                    if back:
+                        g0, g1, g2, s0 = sent[t, 0], sent[t, 1], sent[t, 2], sent[t, 3]
+                    hears = told[first : first + length]
                     for a in range(length):
                         s = shift + z0 * part[0, a] + z1 * part[1, a] + z2 * part[2, a]
                         e = exp2(s if s > -1000.0 else -1000.0)
                         for c in range(count):
                             sums = with_item(sums, c, sums[c] + e * part[3 + c, a])
+                        if back:
+                            hears[a] += e * (g0 * part[0, a] + g1 * part[1, a] + g2 * part[2, a] - s0)
                     for c in range(count):
                         out[t, c] += sums[c]
+            if back:
+                _hand_back(counts, origin, low_angle, high_angle, told, received)
 
     return attend_nodes

@@ -136,8 +136,11 @@ def sample(operands: Operands) -> Sampled:
     return Sampled(lengths.numpy(), depths.numpy(), random)
 
 
-def plan(operands: Operands, rtol: float) -> Plan | None:
-    """The cheapest grids that meet rtol for the sampled rows, or as near as windows come; None if too large."""
+def plan(operands: Operands, rtol: float, back: bool = False) -> Plan | None:
+    """The cheapest grids that meet rtol for the sampled rows, or as near as windows come; None if too large.
+
+    back: also where the queries send and the keys interpolate.
+    """
     where = operands.once(surface)
     if where is None:
         return None
@@ -184,8 +187,8 @@ def plan(operands: Operands, rtol: float) -> Plan | None:
         window_queries, beyond_queries = mapped_error(of_queries, kept, queries)
         error = 2.02 * window_keys + norm_queries**2 * (1.0 + norm_keys) * 2.0 * beyond_keys
         error += (1.0 + norm_queries) * 2.0 * beyond_queries
-        # Fields are rarely as rough as the bound for queries allows: `_fields` will know.
-        if error + 2.02 * window_keys <= 0.6 * wanted:
+        # Fields are rarely as rough as the bound for queries allows: `_fields` will know. What queries send is.
+        if error + 2.02 * max(window_keys, window_queries if back else 0.0) <= 0.6 * wanted:
             break
     levels = [(where.longest, keys)]
     while levels[-1][0] > 2.0 * where.shortest and levels[-1][1] > _LEAST_NODES:

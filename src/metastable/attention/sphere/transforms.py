@@ -41,11 +41,13 @@ def placed(points: np.ndarray, fine: int) -> Placed:
     return Placed(order, sorted_theta, sorted_phi, row_start)
 
 
-def spectrum(tokens: Placed, mass: np.ndarray, kept: Window, n: int) -> np.ndarray:
-    """(M, N/2): Fourier coefficients of masses on the fine grid, as far as N coarse nodes tell them apart."""
-    fine, width = kept.fine, kept.width
-    grid = np.zeros((rows_of(fine, width), columns_of(fine, width)))
-    spread = spreader(width, len(kept.table) - 1)
+def spectra(tokens: Placed, masses: np.ndarray, kept: Window, n: int) -> list[np.ndarray]:
+    """c times (M, N/2): Fourier coefficients of masses (n, c) on the fine grid, as far as N coarse nodes tell them
+    apart.
+    """
+    fine, width, count = kept.fine, kept.width, masses.shape[1]
+    grids = np.zeros((count, rows_of(fine, width), columns_of(fine, width)))
+    spread = spreader(width, len(kept.table) - 1, count)
     height = max(width, -(-(fine // 2 + 2) // 32))
     starts = np.append(tokens.row_start[:-1:height], tokens.row_start[-1])
     for parity in range(2):  # strips that touch the same nodes never run at once
@@ -53,12 +55,16 @@ def spectrum(tokens: Placed, mass: np.ndarray, kept: Window, n: int) -> np.ndarr
 
         def work(first: int, last: int, strips: range = strips) -> None:
             for strip in strips[first:last]:
-                spread(
-                    tokens.theta, tokens.phi, tokens.order, mass, starts[strip], starts[strip + 1], kept.table, grid
-                )
+                part = starts[strip], starts[strip + 1]
+                spread(tokens.theta, tokens.phi, tokens.order, masses, *part, kept.table, grids)
 
-        over_rows(work, len(strips), cost=100.0 * len(tokens.order))
-    half = width // 2
+        over_rows(work, len(strips), cost=100.0 * count * len(tokens.order))
+    return [_transformed(grid, kept, n) for grid in grids]
+
+
+def _transformed(grid: np.ndarray, kept: Window, n: int) -> np.ndarray:
+    """(M, N/2): Fourier coefficients of a padded fine grid that covers the sphere once."""
+    fine, half = kept.fine, kept.width // 2
     around = grid[:, half : half + fine].copy()
     around[:, fine - half :] += grid[:, :half]
     around[:, : half + 1] += grid[:, half + fine :]
@@ -70,7 +76,7 @@ def spectrum(tokens: Placed, mass: np.ndarray, kept: Window, n: int) -> np.ndarr
 
 
 def node_weights(modes: np.ndarray, kept: Window, n: int) -> np.ndarray:
-    """(N/2, N): weights of coarse nodes that stand for all keys, from their `spectrum` for N nodes or more."""
+    """(N/2, N): weights of coarse nodes that stand for all keys, from their `spectra` for N nodes or more."""
     coarse = _resized(modes[:, : n // 2], n)
     coarse /= np.conj(_symbol(kept, n))
     weights = fft.irfft(fft.ifft(coarse, axis=0), n=n)
@@ -95,6 +101,29 @@ def fine_field(along: np.ndarray, kept: Window, out: np.ndarray) -> float:
     out[:, :half] = out[:, fine : fine + half]
     out[:, fine + half :] = out[:, half : 2 * half + 1]
     return float(rough)
+
+
+def slopes(values: np.ndarray) -> np.ndarray:
+    """(N/2, 3, N): the gradient along the sphere, at the nodes of N/2 rings, of a function known there, (N/2, N).
+
+    On the torus it is a Fourier series, and both of its angles are differentiated term by term.
+    """
+    n = values.shape[1]
+    torus = np.concatenate((values, np.roll(values[::-1], n // 2, axis=1)))
+    modes = 1j * np.arange(n // 2 + 1)
+    along = fft.irfft(modes[:, None] * fft.rfft(torus, axis=0), n=n, axis=0)[: n // 2]
+    theta = (np.arange(n // 2)[:, None] + 0.5) * (2.0 * math.pi / n)
+    around = fft.irfft(modes * fft.rfft(values), n=n) / np.sin(theta)
+    phi = np.arange(n) * (2.0 * math.pi / n)
+    level = along * np.cos(theta)
+    return np.stack(
+        (
+            level * np.cos(phi) - around * np.sin(phi),
+            level * np.sin(phi) + around * np.cos(phi),
+            -along * np.sin(theta),
+        ),
+        axis=1,
+    )
 
 
 def _symbol(kept: Window, n: int) -> np.ndarray:

@@ -1,0 +1,236 @@
+"""The transpose of the derivative of attention on S^2 by the grid of `sphere.grid`, there and back: O(n).
+
+In the letters of `direct.adjoint`, for masses that sum up to one and a_i = e^{h_i}/Z_i,
+
+    by_query_i = a_i sum_j m_j e^{<q_i, y_j> - h_i} y_j y_j^T g_i - s_i E_i[y],
+    by_key_j = m_j grad H(y_j),   H(y) = sum_i a_i (<g_i, y> - s_i) e^{<q_i, y> - h_i}.
+
+The second moments are interpolated as the means are, from sums at the nodes of the queries over those of the keys.
+H goes the other way, by the transpose of every map: queries send (a g, a s) to their grid, the nodes of the queries
+to those of the keys, which differentiate H along the sphere (`transforms.slopes`), and keys interpolate its
+gradient: of by_key there is the part along the sphere, which is all that tokens on it can feel. Nodes that are no
+rings of one sphere meet once for both. The kernel e^{<q, y> - h} errs by at most eps either way, known before any
+token is seen; a row errs by a_i eps. Rows for which that is too much are taken over all keys, and where many are,
+all pairs are.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy import fft
+from torch import Tensor
+
+from metastable.attention.backwards import Backwards
+from metastable.attention.direct import adjoint_cost, adjoint_over_pairs
+from metastable.attention.operands import Operands
+from metastable.attention.sphere.ellipsoid import Ellipsoid
+from metastable.attention.sphere.gridding import columns_of, interpolator, rows_of
+from metastable.attention.sphere.layout import (
+    along_rings,
+    chart_nodes,
+    depth,
+    fewer,
+    level_nodes,
+    levels,
+    sum_of_sizes,
+)
+from metastable.attention.sphere.nodes import attend_rings, node_attention, ring_nodes
+from metastable.attention.sphere.plan import Plan, Surface, plan, surface
+from metastable.attention.sphere.transforms import Placed, fine_field, node_weights, placed, slopes, spectra
+from metastable.threads import over_rows
+
+PIECES = 8
+"""Ranges of nodes whose sums are kept apart until the end, so that the digits do not depend on the threads."""
+
+
+class Laid(NamedTuple):
+    """Grids for the way there and back, and the rows that they hold."""
+
+    where: Surface
+    grids: Plan
+    mass: np.ndarray
+    """(n,): sum up to one."""
+    weight: np.ndarray
+    """(n,): e^{h_i}/Z_i."""
+    held: np.ndarray
+    """(n,): whether a row errs by rtol at most."""
+
+
+def lay_out(given: Backwards, rtol: float) -> Laid | None:
+    """The grids for errors below rtol; None where queries lie on no ellipsoid, or on one that is too large."""
+    top = float(given.log_mass.max())
+    mass = torch.exp(given.log_mass - top)
+    operands = Operands.checked_before(given.queries, given.keys, given.keys, mass, 1.0)
+    where, grids = operands.once(surface), operands.once(plan, rtol, True)
+    if where is None or grids is None:
+        return None
+    share, log_total = (mass / mass.sum()).numpy(), top + math.log(float(mass.sum()))
+    squares = np.einsum("ic,ic->i", given.queries.numpy(), given.queries.numpy())
+    depths = np.sqrt(squares + grids.soft**2) - given.log_partition.numpy() + log_total
+    # Scores at nodes are rounded, beside what is summed of them; transforms beside the whole.
+    rounding = np.finfo(np.float64).eps * (64.0 + (32.0 + 8.0 * where.longest) * math.exp(-float(depths.min())))
+    error = grids.error + grids.interpolated + 1.1 * grids.pruned + rounding
+    with np.errstate(over="ignore"):
+        held = error * np.exp(depths) + 4.0 * where.miss * (1.0 + depths) <= rtol
+    return Laid(where, grids, share, np.exp(np.where(held, depths, -np.inf)), held)
+
+
+def laid_cost(laid: Laid) -> float:
+    """Rough nanoseconds of one core: tokens, nodes, the layout of an ellipsoid, and rows over all keys."""
+    n, where = len(laid.held), laid.where
+    alone = (1.0 - float(laid.held.mean())) * adjoint_cost(n, 3)
+    return 700.0 * n + 2.0 * laid.grids.nanoseconds + (5e6 if where.ellipsoid else 0.0) + alone
+
+
+def sphere_adjoint(given: Backwards, laid: Laid) -> tuple[Float[Tensor, "n 3"], Float[Tensor, "n 3"]]:
+    """(by_query, by_key along the sphere) for keys of unit length."""
+    where, grids = laid.where, laid.grids
+    kept, n = grids.window, len(laid.mass)
+    keys = placed(given.keys.numpy(), kept.fine)
+    queries = _placed_queries(given, keys, where, grids)
+    sent = laid.weight[:, None] * torch.column_stack((given.cotangent, given.shift)).numpy()
+    size = float(np.sqrt(np.square(sent).sum(axis=1)).sum()) or 1.0
+    sent /= size
+    if queries is keys:
+        of_mass, *of_sent = spectra(keys, np.column_stack((laid.mass, sent)), kept, grids.coarse_keys)
+    else:
+        of_mass = spectra(keys, laid.mass[:, None], kept, grids.coarse_keys)[0]
+        of_sent = spectra(queries, sent, kept, grids.coarse_queries)
+    between = _between_rings if where.ellipsoid is None else _between_levels
+    moments, gradient = between(where, grids, of_mass, of_sent)
+    second = np.empty((n, 5))
+    for columns in (slice(0, 3), slice(3, 5)):
+        second[:, columns] = _interpolated(queries, _fields(moments[:, columns], grids), grids)
+    by_query = _applied(second * laid.weight[:, None], given)
+    by_key = _interpolated(keys, gradient, grids)
+    by_key *= (laid.mass * size)[:, None]
+    found = torch.from_numpy(by_query), torch.from_numpy(by_key)
+    return found if laid.held.all() else _with_others(found, given, torch.from_numpy(~laid.held))
+
+
+def _placed_queries(given: Backwards, keys: Placed, where: Surface, grids: Plan) -> Placed:
+    """The queries on their grid: where the keys are if they are a multiple of them."""
+    points = given.queries.numpy()
+    if where.ellipsoid is not None:
+        points = where.ellipsoid.chart(grids.power, points)
+    elif (
+        np.abs(points - where.longest * given.keys.numpy()).max() <= 4.0 * where.longest * np.finfo(np.float64).eps
+    ):
+        return keys
+    return placed(points, grids.window.fine)
+
+
+def _squares(nodes: np.ndarray) -> np.ndarray:
+    """(rings, 5, N): xx, yy, xy, xz, yz of nodes (rings, 3, N)."""
+    x, y, z = nodes[:, 0], nodes[:, 1], nodes[:, 2]
+    return np.stack((x * x, y * y, x * y, x * z, y * z), axis=1)
+
+
+def _between_rings(
+    where: Surface, grids: Plan, of_mass: np.ndarray, of_sent: list[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(rings, 5, N/2 + 1) second moments at the nodes, transformed along rings; fields of the gradient of H."""
+    kept, n = grids.window, grids.coarse_queries
+    mass = node_weights(of_mass, kept, n)[:, None]
+    sent = np.stack([node_weights(part, kept, n) for part in of_sent], axis=1)
+    rings = np.arange(n // 2)
+    nodes = ring_nodes((rings + 0.5) * (2.0 * math.pi / n), np.full(n // 2, n), n)
+    reach = depth(max(sum_of_sizes(mass), sum_of_sizes(sent)), grids)
+    columns = np.concatenate((mass * _squares(nodes), sent, mass), axis=1)
+    along, _ = attend_rings(where.longest, columns, reach)
+    heard = fft.irfft(along[:, 5:], n=n)
+    return along[:, :5], _gradient((heard[:, :3] * nodes).sum(axis=1) - heard[:, 3], grids)
+
+
+def _between_levels(
+    where: Surface, grids: Plan, of_mass: np.ndarray, of_sent: list[np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same for queries on an ellipsoid."""
+    assert isinstance(where.ellipsoid, Ellipsoid)
+    kept, n, chart = grids.window, grids.coarse_queries, chart_nodes(where.ellipsoid, grids)
+    few = fewer(np.stack([node_weights(part, kept, n) for part in of_sent], axis=1), chart.counts)
+    sent = np.concatenate([ring[:, :count].T for ring, count in zip(few, chart.counts, strict=True)])
+    moments, fields = np.empty((len(sent), 5)), []
+    for rows, _, (longest, count) in levels(chart, grids):
+        mass = node_weights(of_mass, kept, count)[:, None]
+        moments[rows], values = _meet(chart.targets[rows], sent[rows], mass, longest, grids)
+        fields.append(_gradient(values, grids))
+    return along_rings(moments, chart.counts, n), sum(fields[1:], fields[0])
+
+
+def _meet(
+    targets: np.ndarray, sent: np.ndarray, mass: np.ndarray, longest: float, grids: Plan
+) -> tuple[np.ndarray, np.ndarray]:
+    """(n, 5) second moments at the targets of one level; (N/2, N) H at the nodes of its keys, of weights `mass`."""
+    rings, few = level_nodes(mass, longest, grids)
+    columns, count = few * _squares(rings.nodes), mass.shape[2]
+    reach = depth(max(sum_of_sizes(mass), float(np.linalg.norm(sent, axis=1).sum())), grids)
+    attend, heard = node_attention(5, back=True), np.zeros((PIECES, len(rings.counts), count))
+    sums = np.empty((len(targets), 5))
+    edges = [len(targets) * piece // PIECES for piece in range(PIECES + 1)]
+
+    def work(first: int, last: int) -> None:
+        for piece in range(first, last):
+            part = slice(edges[piece], edges[piece + 1])
+            attend(targets[part], *rings, columns, grids.soft, reach, sums[part], sent[part], heard[piece])
+
+    over_rows(work, PIECES, cost=1e3 * len(targets))
+    on_rings = np.concatenate([ring[:held] for ring, held in zip(heard.sum(axis=0), rings.counts, strict=True)])
+    return sums, fft.irfft(along_rings(on_rings[:, None], rings.counts, count)[:, 0], n=count)
+
+
+def _gradient(values: np.ndarray, grids: Plan) -> np.ndarray:
+    """(rows, 3, columns): the gradient along the sphere of a function at N/2 rings of N nodes, on the fine grid."""
+    return _fields(fft.rfft(slopes(values)), grids)
+
+
+def _fields(along: np.ndarray, grids: Plan) -> np.ndarray:
+    """(rows, c, columns): fields on the padded fine grid from transforms along rings."""
+    kept = grids.window
+    out = np.empty((rows_of(kept.fine, kept.width), along.shape[1], columns_of(kept.fine, kept.width)))
+    for column in range(along.shape[1]):
+        fine_field(along[:, column, :-1], kept, out[:, column])
+    return out
+
+
+def _interpolated(tokens: Placed, fields: np.ndarray, grids: Plan) -> np.ndarray:
+    """(n, c): the fields at the tokens."""
+    kept, n, count = grids.window, len(tokens.order), fields.shape[1]
+    out, unused = np.empty((n, count)), np.empty(0)
+    interpolate = interpolator(kept.width, len(kept.table) - 1, count, False)
+
+    def work(first: int, last: int) -> None:
+        interpolate(tokens.theta, tokens.phi, tokens.order, first, last, kept.table, fields, out, unused)
+
+    over_rows(work, n, cost=150.0 * n)
+    return out
+
+
+def _applied(second: np.ndarray, given: Backwards) -> np.ndarray:
+    """E[y y^T] g - s E[y] from the second moments xx, yy, xy, xz, yz, of keys of unit length."""
+    xx, yy, xy, xz, yz = second.T
+    x, y, z = given.cotangent.numpy().T
+    found = -given.shift.numpy()[:, None] * given.mean.numpy()
+    found[:, 0] += xx * x + xy * y + xz * z
+    found[:, 1] += xy * x + yy * y + yz * z
+    found[:, 2] += xz * x + yz * y + (1.0 - xx - yy) * z
+    return found
+
+
+def _with_others(found: tuple[Tensor, Tensor], given: Backwards, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """What was found, with those rows over all keys."""
+    by_query, by_key = found
+    some = given._replace(
+        queries=given.queries[rows],
+        log_partition=given.log_partition[rows],
+        cotangent=given.cotangent[rows],
+        shift=given.shift[rows],
+        mean=given.mean[rows],
+    )
+    by_query[rows], others = adjoint_over_pairs(some)
+    return by_query, by_key + others
