@@ -67,7 +67,7 @@ class WideTrial:
         self.points, self.queries = room(n, d), room(n, d)
         self.weighted = self.points if self.equal else room(n, d)
         self.longest = np.empty(n)
-        self.block, self.shifted = rows_of_block(n), False
+        self.block, self.shifted = rows_of_block(n, d), False
         self._held = threading.local()
 
     def __call__(self, points: Float[Tensor, "n d"], slope: Float[Tensor, "n d"], h: float) -> Made:

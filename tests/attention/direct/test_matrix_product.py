@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 from numba import njit
 
 from metastable.attention.direct import matrix_product
-from metastable.attention.direct.matrix_product import multiply, product_address, room
+from metastable.attention.direct.matrix_product import MOST_KEPT, kept_room, multiply, product_address, room
 
 
 @njit
@@ -40,7 +42,18 @@ def test_a_product_and_one_with_a_transpose(address, shape):
     np.testing.assert_allclose(out[:, :n], a @ b, rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("shape", [(3,), (5, 7), (128, 200)])
+@pytest.mark.parametrize("shape", [(3,), (5, 7), (128, 200), (800, 700)])
 def test_memory_for_products_begins_at_a_line_of_the_cache(shape):
     made = room(*shape)
     assert made.shape == shape and made.dtype == np.float64 and made.ctypes.data % 64 == 0
+
+
+def test_a_thread_keeps_memory_that_is_not_much():
+    first, other = kept_room(100), []
+    assert np.shares_memory(first, kept_room(50)) and len(kept_room(50)) == 50
+    assert kept_room(3000).ctypes.data % 64 == 0 and len(kept_room(3000)) == 3000
+    assert not np.shares_memory(kept_room(MOST_KEPT + 1), kept_room(MOST_KEPT + 1))
+    thread = threading.Thread(target=lambda: other.append(kept_room(100)))
+    thread.start()
+    thread.join()
+    assert not np.shares_memory(kept_room(100), other[0])

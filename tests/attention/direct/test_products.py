@@ -51,9 +51,11 @@ def test_no_queries_have_no_attention():
 @pytest.mark.parametrize("n", [1, 47, 130, 300])
 def test_queries_that_are_the_keys_have_every_score_once(n, monkeypatch):
     """The upper triangle and its mirror give what all rows give, for any number of blocks and of threads."""
-    x, mass = tokens(n, 20, "off-sphere", n), masses(n, 2)
+    x, mass = tokens(n, 40, "off-sphere", n), masses(n, 2)
     every = PRODUCTS(Operands(x.clone(), x, x, mass, 3.0))
-    monkeypatch.setattr(products, "SYMMETRIC", 1)
+    monkeypatch.setattr(products, "MOST_SYMMETRIC", 200)
+    assert products.every_score_once(n, 40) == (n < 300)
+    monkeypatch.setattr(products, "SYMMETRIC_BEYOND", 1)
     once = PRODUCTS(Operands(x, x, x, mass, 3.0))
     check(once, x, x, x, mass, 3.0)
     torch.testing.assert_close(once.mean, every.mean, rtol=0, atol=1e-14)

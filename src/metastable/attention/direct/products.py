@@ -17,7 +17,7 @@ from numba import njit
 from torch import Tensor
 
 from metastable.attention.direct.exponents import DOUBLE
-from metastable.attention.direct.matrix_product import multiply, product_address, room
+from metastable.attention.direct.matrix_product import kept_room, multiply, product_address, room
 from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2, wide
 from metastable.attention.lasting import lasting
 from metastable.attention.operands import Operands, same_tensor
@@ -35,19 +35,37 @@ _SCORES = 1 << 17
 _LEAST_ROWS, _MOST_ROWS = 64, 128
 """Rows of a block at least, because products of fewer rows are slower by a fifth, and at most, so that threads can
 share them."""
+_MANY_COLUMNS, _TALL = 512, 384
+"""Columns from which what a product does to its second factor before it begins, once for every block, costs more
+than scores that leave the second cache, and the rows of a block from there on (benchmarks/attend.py, d = 768)."""
 
-
-SYMMETRIC = 256
+SYMMETRIC = 32
 """Columns from which it pays, where the queries are the keys, to compute every score once and hold them all."""
-MOST_SYMMETRIC = 1024
-"""Tokens up to which all scores, 8 MB, stay in a cache that cores share; beyond, fetching them costs as much."""
-_LEAST_HALF = 48
+MOST_SYMMETRIC, SYMMETRIC_BEYOND = 512, 128
+"""Tokens up to which all scores, 2 MB, stay in a second cache; beyond, fetching them costs as much as computing
+them, unless there are so many columns."""
+_LEAST_HALF = 64
 """Rows of a block of the upper triangle at least; a quarter of all, where that is more."""
 
 
-def rows_of_block(n_k: int) -> int:
+def rows_of_block(n_k: int, d: int) -> int:
     """Rows that meet all keys at a time, whatever the number of threads: digits do not depend on it."""
-    return min(_MOST_ROWS, max(_LEAST_ROWS, _SCORES // n_k // 16 * 16))
+    return _TALL if d >= _MANY_COLUMNS else min(_MOST_ROWS, max(_LEAST_ROWS, _SCORES // n_k // 16 * 16))
+
+
+def rows_of_half(n: int) -> int:
+    """Rows of a block of the upper triangle of the scores of n tokens with themselves."""
+    return min(_MOST_ROWS, max(_LEAST_HALF, n // 64 * 16))
+
+
+def every_score_once(n: int, d: int) -> bool:
+    """Whether it pays to hold all scores of n tokens with themselves, half of which mirror the other half."""
+    return d >= (SYMMETRIC if n <= MOST_SYMMETRIC else SYMMETRIC_BEYOND)
+
+
+def products_cost(n: int, n_k: int, columns: int) -> float:
+    """Rough nanoseconds of one core for all pairs, for the choice of threads; columns: d + d_v."""
+    return n * n_k * (0.5 + 0.03 * columns)
 
 
 def attend_products(operands: Operands) -> tuple[Tensor, Tensor]:
@@ -61,13 +79,13 @@ def attend_products(operands: Operands) -> tuple[Tensor, Tensor]:
     (n, d), (n_k, d_v) = queries.shape, values.shape
     least, largest, _ = operands.masses
     share = mass / largest
-    weighted = values if least == largest else values * share[:, None]
+    weighted = values if least == largest else np.multiply(values, share[:, None], out=room(n_k, d_v))
     scale = operands.beta * LOG2_E
     shifted = operands.largest_score > LARGEST_SCORE
     mean, log_partition = torch.empty((n, d_v), dtype=torch.float64), torch.empty(n, dtype=torch.float64)
     out = mean.numpy(), log_partition.numpy(), math.log(largest)
-    rows, address = rows_of_block(n_k), product_address()
-    given, cost = (queries, keys, weighted, share, scale, shifted), n * n_k * (0.5 + 0.03 * (d + d_v))
+    rows, address = rows_of_block(n_k, d), product_address()
+    given, cost = (queries, keys, weighted, share, scale, shifted), products_cost(n, n_k, d + d_v)
 
     def some_rows(start: int, stop: int) -> None:
         height = max(1, min(rows, n))
@@ -79,12 +97,12 @@ def attend_products(operands: Operands) -> tuple[Tensor, Tensor]:
         else:
             work(0, n)
 
-    once = d >= SYMMETRIC and n <= MOST_SYMMETRIC and same_tensor(operands.queries, operands.keys)
+    once = every_score_once(n, d) and same_tensor(operands.queries, operands.keys)
     if shifted or not once:
         over_blocks(some_rows, rows)
         return mean, log_partition
-    scores, few = room(n, n), min(_MOST_ROWS, max(_LEAST_HALF, n // 64 * 16))
-    over_blocks(lambda start, stop: upper_rows(address, start, stop, keys, scale, few, scores), few)
+    scores, few = kept_room(n * n).reshape(n, n), rows_of_half(n)
+    over_blocks(lambda start, stop: upper_rows(address, start, stop, keys, scale, room(few, d), scores), few)
     over_blocks(lambda start, stop: mirrored_rows(address, start, stop, scores, weighted, share, rows, *out), rows)
     return mean, log_partition
 
@@ -107,11 +125,10 @@ def block_rows(
 
 
 @njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
-def upper_rows(address: int, start: int, stop: int, keys: Any, scale: float, block: int, scores: Any) -> None:
+def upper_rows(address: int, start: int, stop: int, keys: Any, scale: float, scaled: Any, scores: Any) -> None:
     """2^{scale <k_i, k_j>} for the rows i from start to stop and j >= i, and mirrored below the diagonal."""
     wide()
-    n, d = keys.shape
-    scaled = np.empty((block, d))
+    n, d, block = keys.shape[0], keys.shape[1], len(scaled)
     for first in range(start, stop, block):
         last = min(first + block, stop)
         for i in range(first, last):
@@ -123,8 +140,8 @@ def upper_rows(address: int, start: int, stop: int, keys: Any, scale: float, blo
             corner.ctypes.data, n,
         )  # fmt: skip
         for i in range(first, last):
-            row = scores[i]
-            for j in range(first, n):
+            row = scores[i, first:]
+            for j in range(len(row)):  # from 0: loops that begin elsewhere do not become vector instructions
                 row[j] = exp2(row[j])
         for j in range(last, n):
             row = scores[j]
