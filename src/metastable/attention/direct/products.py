@@ -18,6 +18,7 @@ from torch import Tensor
 
 from metastable.attention.direct.exponents import DOUBLE
 from metastable.attention.direct.matrix_product import kept_room, multiply, product_address, room
+from metastable.attention.direct.maximum import largest_of
 from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2, wide
 from metastable.attention.lasting import lasting
 from metastable.attention.operands import Operands, same_tensor
@@ -32,12 +33,12 @@ MOST_MASS_RATIO = 1e100
 shifted, what is raised beside a weight of one is 2^-1000, and below the rounding of that ratio."""
 _SCORES = 1 << 17
 """Scores of a block, 1 MB: between the two products they stay in a second cache."""
-_LEAST_ROWS, _MOST_ROWS = 64, 128
-"""Rows of a block at least, because products of fewer rows are slower by a fifth, and at most, so that threads can
-share them."""
-_MANY_COLUMNS, _TALL = 512, 384
-"""Columns from which what a product does to its second factor before it begins, once for every block, costs more
-than scores that leave the second cache, and the rows of a block from there on (benchmarks/attend.py, d = 768)."""
+_LEAST_ROWS = ((512, 384), (256, 128), (0, 64))
+"""(columns, rows): rows of a block at least, from so many columns on. Before a product begins, it puts its second
+factor in another order, once for every block, which costs the more beside scores that leave the second cache the
+more columns there are (n = 1000 and 2000, d = 64, 384 and 768)."""
+_MOST_ROWS = 128
+"""Rows of a block at most, unless that is fewer, so that threads can share them."""
 
 SYMMETRIC = 32
 """Columns from which it pays, where the queries are the keys, to compute every score once and hold them all."""
@@ -50,7 +51,8 @@ _LEAST_HALF = 64
 
 def rows_of_block(n_k: int, d: int) -> int:
     """Rows that meet all keys at a time, whatever the number of threads: digits do not depend on it."""
-    return _TALL if d >= _MANY_COLUMNS else min(_MOST_ROWS, max(_LEAST_ROWS, _SCORES // n_k // 16 * 16))
+    least = next(rows for columns, rows in _LEAST_ROWS if d >= columns)
+    return max(least, min(_MOST_ROWS, _SCORES // n_k // 16 * 16))
 
 
 def rows_of_half(n: int) -> int:
@@ -187,9 +189,7 @@ def _attended_rows(
     for i in range(height):
         row, top, total = scores[i], 0.0, 0.0
         if shifted:
-            top = row[0]
-            for j in range(n_k):
-                top = row[j] if row[j] > top else top
+            top = largest_of(row, n_k)
             for j in range(n_k):
                 t = row[j] - top
                 w = exp2(t if t > floor else floor)
