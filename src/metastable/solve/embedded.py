@@ -95,7 +95,9 @@ class EmbeddedPair(Stepper):
         stages = self._stage_memory(x)
         stages[0] = state.slope
         step, rejected = min(state.step, self._cap(problem, state.rate)), state.rejected
-        smallest, tried = max(16 * math.ulp(state.t), 1e-300), math.inf
+        if even := step < limit - state.t < 2 * step:
+            step = (limit - state.t) / 2  # two steps are left, and are best of one size
+        smallest, tried = max(16 * math.ulp(state.t), 1e-300), limit if even else math.inf
         whole = self._whole_trial(problem, state, stages)
         while True:
             t = next_time(state.t, step, limit)
