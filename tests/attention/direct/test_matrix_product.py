@@ -9,7 +9,14 @@ import pytest
 from numba import njit
 
 from metastable.attention.direct import matrix_product
-from metastable.attention.direct.matrix_product import MOST_KEPT, kept_room, multiply, product_address, room
+from metastable.attention.direct.matrix_product import (
+    MOST_KEPT,
+    kept_room,
+    multiply,
+    multiply_part,
+    product_address,
+    room,
+)
 
 
 @njit
@@ -18,6 +25,15 @@ def product(address, a, b, turned, out):
     m, k = a.shape
     n = b.shape[0] if turned else b.shape[1]
     multiply(address, turned, m, n, k, a.ctypes.data, b.ctypes.data, out.ctypes.data, out.shape[1])
+
+
+@njit
+def product_of_part(address, a, first, last, b, added, out):
+    """A B over the columns of A from first to last, in the place of `out` or added to it."""
+    some, others, n = a[:, first:], b[first:], b.shape[1]
+    multiply_part(
+        address, added, len(a), n, last - first, some.ctypes.data, a.shape[1], others.ctypes.data, out.ctypes.data
+    )
 
 
 @pytest.fixture(params=[True, False], ids=["torch", "SciPy"])
@@ -40,6 +56,15 @@ def test_a_product_and_one_with_a_transpose(address, shape):
     assert (out[:, n:] == 7.0).all()
     product(address, a, np.ascontiguousarray(b.T), True, out)
     np.testing.assert_allclose(out[:, :n], a @ b, rtol=0, atol=1e-13)
+
+
+def test_a_product_over_some_columns_is_added_to_others(address):
+    rng = np.random.default_rng(0)
+    a, b, out = rng.standard_normal((7, 40)), rng.standard_normal((40, 5)), np.full((7, 5), 9.0)
+    product_of_part(address, a, 3, 11, b, False, out)
+    np.testing.assert_allclose(out, a[:, 3:11] @ b[3:11], rtol=0, atol=1e-13)
+    product_of_part(address, a, 20, 40, b, True, out)
+    np.testing.assert_allclose(out, a[:, 3:11] @ b[3:11] + a[:, 20:] @ b[20:], rtol=0, atol=1e-13)
 
 
 @pytest.mark.parametrize("shape", [(3,), (5, 7), (128, 200), (800, 700)])

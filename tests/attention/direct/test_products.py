@@ -60,3 +60,19 @@ def test_queries_that_are_the_keys_have_every_score_once(n, monkeypatch):
     check(once, x, x, x, mass, 3.0)
     torch.testing.assert_close(once.mean, every.mean, rtol=0, atol=1e-14)
     torch.testing.assert_close(once.log_partition, every.log_partition, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("beta", [1.0, 20.0, 40.0, 60.0, 200.0, 3e3])
+@pytest.mark.parametrize("order", ["grouped", "mixed"])
+def test_tiles_of_keys_that_no_row_needs_are_left_out(beta, order):
+    """Groups of tokens far from each other, one after the other or among each other; some rows need two tiles."""
+    groups = tokens(4, 24, "uniform", 3).repeat_interleave(200, dim=0)
+    x = torch.nn.functional.normalize(groups + 0.05 * tokens(800, 24, "uniform", 4), dim=1)
+    if order == "mixed":
+        x = x[torch.randperm(800, generator=torch.Generator().manual_seed(0))]
+    q, m = x[::3].clone(), masses(800, 1)
+    found = PRODUCTS(Operands(q, x, x, m, beta))
+    check(found, q, x, x, m, beta)
+    lone = q.clone()
+    lone[5] = -lone[5]
+    check(PRODUCTS(Operands(lone, x, x, m, beta)), lone, x, x, m, beta)

@@ -74,6 +74,48 @@ def kept_room(size: int) -> np.ndarray:
     return memory[:size]
 
 
+def _call(
+    builder: Any, address: Any, transposed: Any, sizes: tuple[Any, Any, Any], a: Any, lda: Any, b: Any, added: Any,
+    c: Any, ldc: Any,
+) -> None:  # fmt: skip
+    """dgemm for A (m, k) whose rows are `lda` apart, B or B^T without gaps, C (m, n) with rows `ldc` apart."""
+    from llvmlite import ir  # type: ignore[import-untyped]
+
+    byte, whole, real = ir.IntType(8), ir.IntType(32), ir.DoubleType()
+    rows, columns, inner = sizes
+
+    def place(value: Any, kind: Any) -> Any:
+        slot = builder.alloca(kind)
+        builder.store(value, slot)
+        return slot
+
+    def integer(value: Any) -> Any:
+        return place(builder.trunc(value, whole), whole)
+
+    def pointer(value: Any) -> Any:
+        return builder.inttoptr(value, real.as_pointer())
+
+    # Fortran's columns are our rows: C^T = op(B)^T A^T.
+    plain, turn = ir.Constant(byte, ord("N")), ir.Constant(byte, ord("T"))
+    arguments = [
+        place(builder.select(transposed, turn, plain), byte),
+        place(plain, byte),
+        integer(columns),
+        integer(rows),
+        integer(inner),
+        place(ir.Constant(real, 1.0), real),
+        pointer(b),
+        integer(builder.select(transposed, inner, columns)),
+        pointer(a),
+        integer(lda),
+        place(builder.select(added, ir.Constant(real, 1.0), ir.Constant(real, 0.0)), real),
+        pointer(c),
+        integer(ldc),
+    ]
+    kind = ir.FunctionType(ir.VoidType(), [argument.type for argument in arguments])
+    builder.call(builder.inttoptr(address, kind.as_pointer()), arguments)
+
+
 def _multiply(
     _context: Any, address: Any, transposed: Any, m: Any, n: Any, k: Any, a: Any, b: Any, c: Any, ldc: Any
 ) -> Any:
@@ -86,45 +128,30 @@ def _multiply(
     )
 
     def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        from llvmlite import ir  # type: ignore[import-untyped]
-
-        byte, whole, real = ir.IntType(8), ir.IntType(32), ir.DoubleType()
         where, turned, rows, columns, inner, first, second, out, stride = args
+        never = context.get_constant(types.boolean, False)
+        _call(builder, where, turned, (rows, columns, inner), first, inner, second, never, out, stride)
+        return context.get_dummy_value()
 
-        def place(value: Any, kind: Any) -> Any:
-            slot = builder.alloca(kind)
-            builder.store(value, slot)
-            return slot
+    return signature, codegen
 
-        def integer(value: Any) -> Any:
-            return place(builder.trunc(value, whole), whole)
 
-        def pointer(value: Any) -> Any:
-            return builder.inttoptr(value, real.as_pointer())
+def _multiply_part(
+    _context: Any, address: Any, added: Any, m: Any, n: Any, k: Any, a: Any, lda: Any, b: Any, c: Any
+) -> Any:
+    """C = A B, or C += A B if `added`, for k columns of A, whose rows begin `lda` numbers apart."""
+    signature = types.void(
+        types.int64, types.boolean, *(types.int64,) * 3, types.uintp, types.int64, types.uintp, types.uintp
+    )
 
-        # Fortran's columns are our rows: C^T = op(B)^T A^T.
-        plain, turn = ir.Constant(byte, ord("N")), ir.Constant(byte, ord("T"))
-        leading = builder.select(turned, inner, columns)
-        arguments = [
-            place(builder.select(turned, turn, plain), byte),
-            place(plain, byte),
-            integer(columns),
-            integer(rows),
-            integer(inner),
-            place(ir.Constant(real, 1.0), real),
-            pointer(second),
-            integer(leading),
-            pointer(first),
-            integer(inner),
-            place(ir.Constant(real, 0.0), real),
-            pointer(out),
-            integer(stride),
-        ]
-        kind = ir.FunctionType(ir.VoidType(), [argument.type for argument in arguments])
-        builder.call(builder.inttoptr(where, kind.as_pointer()), arguments)
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        where, more, rows, columns, inner, first, stride, second, out = args
+        never = context.get_constant(types.boolean, False)
+        _call(builder, where, never, (rows, columns, inner), first, stride, second, more, out, columns)
         return context.get_dummy_value()
 
     return signature, codegen
 
 
 multiply: Any = lasting(intrinsic(_multiply), "multiply")
+multiply_part: Any = lasting(intrinsic(_multiply_part), "multiply_part")

@@ -17,7 +17,7 @@ from numba import njit
 from torch import Tensor
 
 from metastable.attention.direct.exponents import DOUBLE
-from metastable.attention.direct.matrix_product import kept_room, multiply, product_address, room
+from metastable.attention.direct.matrix_product import kept_room, multiply, multiply_part, product_address, room
 from metastable.attention.direct.maximum import largest_of
 from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2, wide
 from metastable.attention.lasting import lasting
@@ -39,6 +39,12 @@ factor in another order, once for every block, which costs the more beside score
 more columns there are (n = 1000 and 2000, d = 64, 384 and 768)."""
 _MOST_ROWS = 128
 """Rows of a block at most, unless that is fewer, so that threads can share them."""
+_TILE = 256
+"""Keys of a tile of scores, whose part in the second product is left out where no row of a block needs it."""
+_NEGLIGIBLE = 2.0**-60
+"""A row needs a tile that has more than this part of Z: what is left out of ten tiles, those of the most keys that
+come here, is 2^-56 of the longest value. Tokens in many dimensions that attend to hardly anyone but themselves, as
+at the start of a run, need few."""
 
 SYMMETRIC = 32
 """Columns from which it pays, where the queries are the keys, to compute every score once and hold them all."""
@@ -184,26 +190,45 @@ def _attended_rows(
     """
     wide()
     height, n_k, d, d_v = len(mean), keys.shape[0], keys.shape[1], weighted.shape[1]
-    floor = DOUBLE.floor
+    floor, tiles = DOUBLE.floor, -(-n_k // _TILE)
+    parts, needed = np.empty(tiles), np.zeros(tiles + 1, dtype=np.bool_)
     multiply(address, True, height, n_k, d, queries.ctypes.data, keys.ctypes.data, scores.ctypes.data, n_k)
     for i in range(height):
-        row, top, total = scores[i], 0.0, 0.0
+        top, total = 0.0, 0.0
         if shifted:
-            top = largest_of(row, n_k)
-            for j in range(n_k):
-                t = row[j] - top
-                w = exp2(t if t > floor else floor)
-                row[j] = w
-                total += w * share[j]
-        else:
-            for j in range(n_k):
-                w = exp2(row[j])
-                row[j] = w
-                total += w * share[j]
+            top = largest_of(scores[i], n_k)
+        for tile in range(tiles):
+            row, of_row = scores[i, tile * _TILE : (tile + 1) * _TILE], share[tile * _TILE : (tile + 1) * _TILE]
+            part = 0.0
+            if shifted:
+                for j in range(len(row)):
+                    t = row[j] - top
+                    w = exp2(t if t > floor else floor)
+                    row[j] = w
+                    part += w * of_row[j]
+            else:
+                for j in range(len(row)):
+                    w = exp2(row[j])
+                    row[j] = w
+                    part += w * of_row[j]
+            parts[tile] = part
+            total += part
+        for tile in range(tiles):
+            needed[tile] = needed[tile] or parts[tile] > _NEGLIGIBLE * total
         log_partition[i] = top + math.log2(total)
         # One over Z, until the second product has been made.
         queries[i, 0] = 1.0 / total
-    multiply(address, False, height, d_v, n_k, scores.ctypes.data, weighted.ctypes.data, mean.ctypes.data, d_v)
+    added, first = False, 0
+    for tile in range(tiles):
+        if needed[tile] and (tile == 0 or not needed[tile - 1]):
+            first = tile * _TILE
+        if needed[tile] and not needed[tile + 1]:
+            columns = min((tile + 1) * _TILE, n_k) - first
+            some, others = scores[:, first:], weighted[first:]
+            multiply_part(
+                address, added, height, d_v, columns, some.ctypes.data, n_k, others.ctypes.data, mean.ctypes.data
+            )
+            added = True
     for i in range(height):
         inverse = queries[i, 0]
         for c in range(d_v):
