@@ -36,8 +36,8 @@ from metastable.solve.trial import Made
 from metastable.threads import blas_can_be_held, over_rows
 
 LEAST_COLUMNS = 5
-"""Dimensions from which two products are faster than the fused kernel for more than some hundred tokens: at n = 2000
-1.3 against 1.6 ns a pair for d = 5, against 2.5 for d = 8."""
+"""Dimensions from which two products are faster than the fused kernel for more than some hundred tokens: 1.3 ns
+a pair at n = 2000 against 1.6 for d = 5, and 2.5 for d = 8."""
 NANOSECONDS = 0.015
 """Rough cost of one multiplication in a product of matrices, for the choice of threads."""
 
