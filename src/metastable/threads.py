@@ -17,6 +17,8 @@ from pathlib import Path
 
 import torch
 
+LEAST_SHARED = 250_000.0
+"""Nanoseconds of work below which one thread does it all: to call others takes some tens of microseconds."""
 _pools: dict[int, ThreadPoolExecutor] = {}
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pools.clear)
@@ -25,13 +27,13 @@ if hasattr(os, "register_at_fork"):
 def over_rows(work: Callable[[int, int], None], n: int, *, cost: float, quantum: int = 1) -> None:
     """Run work(start, stop) on consecutive row ranges that cover range(n).
 
-    `cost` is a rough number of nanoseconds for all rows: below a quarter of a millisecond one thread does it all.
+    `cost` is a rough number of nanoseconds for all rows: below LEAST_SHARED one thread does it all.
     Ranges are multiples of `quantum` rows, about four per thread, so that a late thread costs little.
     """
-    threads = torch.get_num_threads()
-    if threads == 1 or cost < 250_000.0 or n <= quantum:
+    if n <= quantum or not shared_among_threads(cost):
         work(0, n)
         return
+    threads = torch.get_num_threads()
     pieces = max(min(4 * threads, int(cost / 100_000.0), -(-n // quantum)), 2)
     step = -(-n // (pieces * quantum)) * quantum
     pool = _pools.get(threads)
@@ -40,6 +42,11 @@ def over_rows(work: Callable[[int, int], None], n: int, *, cost: float, quantum:
         pool = _pools.setdefault(threads, pool)
     for done in [pool.submit(work, start, min(start + step, n)) for start in range(0, n, step)]:
         done.result()
+
+
+def shared_among_threads(cost: float) -> bool:
+    """Whether there are several threads and so many nanoseconds of work pay to hand it to them."""
+    return cost >= LEAST_SHARED and torch.get_num_threads() > 1
 
 
 @cache

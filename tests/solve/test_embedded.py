@@ -1,5 +1,7 @@
 """What the embedded pairs share: exact first stages, evaluations that are needed, and those that only look."""
 
+import math
+
 import pytest
 import torch
 
@@ -48,6 +50,16 @@ def test_the_interpolant_meets_both_ends(pair):
 def test_the_last_step_of_a_run_needs_no_velocity_at_its_end():
     problem, step = one_step(Dop853, 0.05)
     assert step.t == 0.05 and step.end.slope is None and problem.evaluations == 1 + 11
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_the_last_two_steps_are_of_one_size(pair):
+    """A step and a short rest would cost as much, and the error of the step would be that of the run."""
+    assert one_step(pair, limit=0.0501)[1].t == pytest.approx(0.0501 / 2, rel=1e-12)
+    assert one_step(pair, limit=0.0999)[1].t == pytest.approx(0.0999 / 2, rel=1e-12)
+    for limit, end in ((0.1001, 0.05), (0.05, 0.05), (0.03, 0.03)):
+        assert one_step(pair, limit)[1].t == pytest.approx(end, rel=1e-12)
+    assert one_step(pair, limit=0.08)[1].tried == 0.08 and one_step(pair, limit=0.2)[1].tried == math.inf
 
 
 @pytest.mark.parametrize("pair", PAIRS)

@@ -21,14 +21,15 @@ def a_task(t):
     return rho, Task.of(flow(), rho.mass, choose_stepper(flow(), "adaptive", None), (), how)
 
 
-def test_the_state_before_the_last_step_leads_to_the_same_end():
+def test_the_state_before_the_last_steps_leads_to_the_same_end():
     rho, task = a_task(2.0)
     grid = torch.tensor(task.times, dtype=torch.float64)
     path = integrate(task, Checkpoint("", State(0.0, rho.points)), InMemory(grid, rho.points, rho.mass))
     assert torch.equal(path.end.points, small_run(method="adaptive").end.points)
     before = path.last_state()
     assert before.state.t < 2.0 and before.saved == 1
-    assert before.state.accepted == path.provenance["statistics"]["accepted_steps"] - 1
+    # The last two steps are halves of what was left, or the last one alone was cut.
+    assert path.provenance["statistics"]["accepted_steps"] - before.state.accepted in (1, 2)
     frames = InMemory(grid, rho.points, rho.mass)
     frames.frames[0] = rho.points
     again = integrate(task, before, frames)

@@ -30,6 +30,7 @@ def attention(d: int, beta: float, V: str = "dense", B: str = "dense", **options
         (150, 33, 900.0, "dense", "diagonal", False),
         (150, 9, 64.0, "diagonal", "dense", True),
         (3, 70, 1.0, "diagonal", "diagonal", False),
+        (520, 8, 4.0, "dense", "dense", False),  # more tokens than a small system has
     ],
 )
 def test_runs_are_those_of_steps_made_stage_by_stage(n, d, beta, V, B, equal, monkeypatch):
@@ -43,7 +44,7 @@ def test_runs_are_those_of_steps_made_stage_by_stage(n, d, beta, V, B, equal, mo
     fast, plain = runs
     assert float((fast.points - plain.points).abs().max()) < 1e-12
     assert fast.provenance["statistics"] == plain.provenance["statistics"]
-    assert fast.provenance["attention"]["kernels"] == ["products"]
+    assert set(fast.provenance["attention"]["kernels"]) == ({"products"} if d > 8 else {"fused", "products"})
 
 
 @pytest.mark.skipif(not blas_can_be_held(), reason="threads would share a BLAS that cannot be held")
@@ -71,7 +72,7 @@ def test_what_is_left_to_the_flow():
     assert not taken(attention(9, 2.0, kernel="blocks"))
     assert not taken(attention(9, 2.0, field=np.ones(9)))
     assert not taken(ms.Causal(attention(9, 2.0)))
-    assert not taken(attention(8, 2.0), ms.Measure(ms.sphere.uniform(5, 8, seed=0)))
+    assert not taken(attention(4, 2.0), ms.Measure(ms.sphere.uniform(5, 4, seed=0)))
     assert not taken(attention(9, 2.0), ms.Measure(few.points, [1.0, 1.0, 0.0, 1.0, 1.0]))
     assert not taken(attention(9, 2.0), ms.Measure(few.points, [1.0, 1.0, 1e-120, 1.0, 1.0]))
     low = ms.AttentionWeights.from_qkv(*(torch.randn(4, 9, dtype=torch.float64) for _ in range(2)), torch.eye(9))

@@ -14,7 +14,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable.arguments import shown
-from metastable.attention.direct import MAX_COLUMNS
 from metastable.errors import InvalidInput, SolveError
 from metastable.flows.drift import Velocity
 from metastable.solve.controller import Controller
@@ -95,7 +94,9 @@ class EmbeddedPair(Stepper):
         stages = self._stage_memory(x)
         stages[0] = state.slope
         step, rejected = min(state.step, self._cap(problem, state.rate)), state.rejected
-        smallest, tried = max(16 * math.ulp(state.t), 1e-300), math.inf
+        if even := step < limit - state.t < 2 * step:
+            step = (limit - state.t) / 2  # two steps are left, and are best of one size
+        smallest, tried = max(16 * math.ulp(state.t), 1e-300), limit if even else math.inf
         whole = self._whole_trial(problem, state, stages)
         while True:
             t = next_time(state.t, step, limit)
@@ -175,10 +176,9 @@ class EmbeddedPair(Stepper):
         if self._whole is None or self._whole[0] is not problem:
             if recording:
                 self._whole = (problem, recorded_trial(problem, state.points, memory, self))
-            elif state.points.shape[1] <= MAX_COLUMNS:
-                self._whole = (problem, small_system(problem, state.points, self))
             else:
-                self._whole = (problem, wide_trial(problem, state.points, memory, self))
+                small = small_system(problem, state.points, self)
+                self._whole = (problem, small or wide_trial(problem, state.points, memory, self))
         return self._whole[1]
 
     def _give_up(self, problem: Problem, state: State, stages: Tensor, h: float, rejected: int) -> None:

@@ -131,6 +131,8 @@ def advance_round(
     which = np.flatnonzero(systems.running & (systems.times < target))
     start = systems.times[which]
     asked = np.minimum(systems.step[which], _caps(problem, pair.stable, systems.rate[which]))
+    left = target - start
+    asked = np.where((asked < left) & (left < 2 * asked), left / 2, asked)  # as in `EmbeddedPair.advance`
     end = _next_times(start, asked, target)
     h = end - start
     _require_resolved(problem, pair, systems, which, end, target)

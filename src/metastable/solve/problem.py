@@ -133,7 +133,8 @@ class Step:
     ended: bool = False
     """Whether an observer ended the run here."""
     tried: float = math.inf
-    """A limit that a rejected step would have ended at: to a later limit this step would be another one."""
+    """A limit that a rejected step would have ended at, or that this one is half way to: to a later limit it would
+    be another one."""
 
     def __post_init__(self) -> None:
         if not (isinstance(self.start, State) and isinstance(self.end, State) and callable(self.interpolate)):

@@ -51,10 +51,28 @@ def test_no_queries_have_no_attention():
 @pytest.mark.parametrize("n", [1, 47, 130, 300])
 def test_queries_that_are_the_keys_have_every_score_once(n, monkeypatch):
     """The upper triangle and its mirror give what all rows give, for any number of blocks and of threads."""
-    x, mass = tokens(n, 20, "off-sphere", n), masses(n, 2)
+    x, mass = tokens(n, 40, "off-sphere", n), masses(n, 2)
     every = PRODUCTS(Operands(x.clone(), x, x, mass, 3.0))
-    monkeypatch.setattr(products, "SYMMETRIC", 1)
+    monkeypatch.setattr(products, "MOST_SYMMETRIC", 200)
+    assert products.every_score_once(n, 40) == (n < 300)
+    monkeypatch.setattr(products, "SYMMETRIC_BEYOND", 1)
     once = PRODUCTS(Operands(x, x, x, mass, 3.0))
     check(once, x, x, x, mass, 3.0)
     torch.testing.assert_close(once.mean, every.mean, rtol=0, atol=1e-14)
     torch.testing.assert_close(once.log_partition, every.log_partition, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("beta", [1.0, 20.0, 40.0, 60.0, 200.0, 3e3])
+@pytest.mark.parametrize("order", ["grouped", "mixed"])
+def test_tiles_of_keys_that_no_row_needs_are_left_out(beta, order):
+    """Groups of tokens far from each other, one after the other or among each other; some rows need two tiles."""
+    groups = tokens(4, 24, "uniform", 3).repeat_interleave(200, dim=0)
+    x = torch.nn.functional.normalize(groups + 0.05 * tokens(800, 24, "uniform", 4), dim=1)
+    if order == "mixed":
+        x = x[torch.randperm(800, generator=torch.Generator().manual_seed(0))]
+    q, m = x[::3].clone(), masses(800, 1)
+    found = PRODUCTS(Operands(q, x, x, m, beta))
+    check(found, q, x, x, m, beta)
+    lone = q.clone()
+    lone[5] = -lone[5]
+    check(PRODUCTS(Operands(lone, x, x, m, beta)), lone, x, x, m, beta)

@@ -3,6 +3,7 @@
 import torch
 
 from metastable.attention.direct.adjoint import ABSENT, adjoint_cost, adjoint_kernel, adjoint_over_pairs
+from metastable.attention.direct.at_once import attend_at_once
 from metastable.attention.direct.batch import attend_systems, row_sums, written_out
 from metastable.attention.direct.blocks import attend_blocks, blocks_additions
 from metastable.attention.direct.causal import attend_causal
@@ -33,6 +34,7 @@ __all__ = [
     "adjoint_cost",
     "adjoint_kernel",
     "adjoint_over_pairs",
+    "attend_at_once",
     "attend_causal",
     "attend_systems",
     "attended_rows",

@@ -18,6 +18,7 @@ from numba import njit
 from torch import Tensor
 
 from metastable.attention.direct.exponents import exponents
+from metastable.attention.direct.maximum import largest_of
 from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2, wide
 from metastable.attention.lasting import lasting
 from metastable.threads import over_rows
@@ -79,9 +80,7 @@ def row_sums(columns: int, single: bool) -> RowSums:
             qc = q[c]
             for j in range(count):
                 w[j] += qc * k[c, j]
-        shift = real(-3e38)
-        for j in range(count):
-            shift = w[j] if w[j] > shift else shift
+        shift = largest_of(w, count)
         for j in range(count):
             t = w[j] - shift
             w[j] = exp2(t if t > floor else floor)

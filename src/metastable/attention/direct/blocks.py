@@ -19,6 +19,7 @@ from numba import njit
 from torch import Tensor
 
 from metastable.attention.direct.exponents import exponents
+from metastable.attention.direct.maximum import largest_of
 from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2
 from metastable.attention.operands import Operands
 from metastable.threads import blas_can_be_held, over_rows
@@ -99,9 +100,7 @@ def weights_in_place(tile: Any, shift: Any, bound: Any, total: Any, headroom: fl
     for i in range(tile.shape[0]):
         row = tile[i]
         if bound[i] - shift[i] > headroom:
-            top = row[0]
-            for j in range(row.shape[0]):
-                top = row[j] if row[j] > top else top
+            top = largest_of(row, len(row))
             if top > shift[i]:
                 rescale = math.exp2(max(shift[i] - top, -2000.0))
                 for c in range(total.shape[1]):

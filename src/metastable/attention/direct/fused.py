@@ -25,6 +25,7 @@ from numba.extending import intrinsic
 from torch import Tensor
 
 from metastable.attention.direct.exponents import exponents
+from metastable.attention.direct.maximum import numbers
 from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2
 from metastable.attention.lasting import lasting
 from metastable.attention.operands import Operands
@@ -145,6 +146,19 @@ def fused_kernel(d: int, d_v: int, single: bool, in_exponent: bool) -> Callable[
     bound_limit = limits.bound_with_mass if in_exponent else limits.bound
     headroom, floor = limits.headroom, real(limits.floor)
 
+    @njit(fastmath=REDUCTION, nogil=True, error_model="numpy")
+    def largest(row: Any, k: Any, v: Any, length: int) -> Any:
+        numbers()
+        top = real(-3e38)
+        for j in range(length):
+            t = v[d_v, j] if in_exponent else real(0.0)
+            for c in range(d):
+                t += row[c] * k[c, j]
+            top = t if t > top else top
+        return top
+
+    largest_score = lasting(largest, f"largest_score {d} {d_v} {single} {in_exponent}")
+
     @njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
     def kernel(
         queries: Any,
@@ -183,12 +197,7 @@ def fused_kernel(d: int, d_v: int, single: bool, in_exponent: bool) -> Callable[
                             total = with_item(total, c, totals[i, c])
                     skipped = False
                     if bound - shift > headroom:
-                        top = real(-3e38)
-                        for j in range(length):
-                            t = v[d_v, j] if in_exponent else real(0.0)
-                            for c in range(d):
-                                t += row[c] * k[c, j]
-                            top = t if t > top else top
+                        top = largest_score(row, k, v, length)
                         if top > shift:
                             rescale = math.exp2(max(float(shift) - float(top), -2000.0))
                             for c in range(d_v + 1):

@@ -17,7 +17,8 @@ from numba import njit
 from torch import Tensor
 
 from metastable.attention.direct.exponents import DOUBLE
-from metastable.attention.direct.matrix_product import multiply, product_address, room
+from metastable.attention.direct.matrix_product import kept_room, multiply, multiply_part, product_address, room
+from metastable.attention.direct.maximum import largest_of
 from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2, wide
 from metastable.attention.lasting import lasting
 from metastable.attention.operands import Operands, same_tensor
@@ -32,22 +33,47 @@ MOST_MASS_RATIO = 1e100
 shifted, what is raised beside a weight of one is 2^-1000, and below the rounding of that ratio."""
 _SCORES = 1 << 17
 """Scores of a block, 1 MB: between the two products they stay in a second cache."""
-_LEAST_ROWS, _MOST_ROWS = 64, 128
-"""Rows of a block at least, because products of fewer rows are slower by a fifth, and at most, so that threads can
-share them."""
+_LEAST_ROWS = ((512, 384), (256, 128), (0, 64))
+"""(columns, rows): rows of a block at least, from so many columns on. Before a product begins, it puts its second
+factor in another order, once for every block, which costs the more beside scores that leave the second cache the
+more columns there are (n = 1000 and 2000, d = 64, 384 and 768)."""
+_MOST_ROWS = 128
+"""Rows of a block at most, unless that is fewer, so that threads can share them."""
+_TILE = 256
+"""Keys of a tile of scores, whose part in the second product is left out where no row of a block needs it."""
+_NEGLIGIBLE = 2.0**-60
+"""A row needs a tile that has more than this part of Z: what is left out of ten tiles, those of the most keys that
+come here, is 2^-56 of the longest value. Tokens in many dimensions that attend to hardly anyone but themselves, as
+at the start of a run, need few."""
 
-
-SYMMETRIC = 256
+SYMMETRIC = 32
 """Columns from which it pays, where the queries are the keys, to compute every score once and hold them all."""
-MOST_SYMMETRIC = 1024
-"""Tokens up to which all scores, 8 MB, stay in a cache that cores share; beyond, fetching them costs as much."""
-_LEAST_HALF = 48
+MOST_SYMMETRIC, SYMMETRIC_BEYOND = 512, 128
+"""Tokens up to which all scores, 2 MB, stay in a second cache; beyond, fetching them costs as much as computing
+them, unless there are so many columns."""
+_LEAST_HALF = 64
 """Rows of a block of the upper triangle at least; a quarter of all, where that is more."""
 
 
-def rows_of_block(n_k: int) -> int:
+def rows_of_block(n_k: int, d: int) -> int:
     """Rows that meet all keys at a time, whatever the number of threads: digits do not depend on it."""
-    return min(_MOST_ROWS, max(_LEAST_ROWS, _SCORES // n_k // 16 * 16))
+    least = next(rows for columns, rows in _LEAST_ROWS if d >= columns)
+    return max(least, min(_MOST_ROWS, _SCORES // n_k // 16 * 16))
+
+
+def rows_of_half(n: int) -> int:
+    """Rows of a block of the upper triangle of the scores of n tokens with themselves."""
+    return min(_MOST_ROWS, max(_LEAST_HALF, n // 64 * 16))
+
+
+def every_score_once(n: int, d: int) -> bool:
+    """Whether it pays to hold all scores of n tokens with themselves, half of which mirror the other half."""
+    return d >= (SYMMETRIC if n <= MOST_SYMMETRIC else SYMMETRIC_BEYOND)
+
+
+def products_cost(n: int, n_k: int, columns: int) -> float:
+    """Rough nanoseconds of one core for all pairs, for the choice of threads; columns: d + d_v."""
+    return n * n_k * (0.5 + 0.03 * columns)
 
 
 def attend_products(operands: Operands) -> tuple[Tensor, Tensor]:
@@ -61,13 +87,13 @@ def attend_products(operands: Operands) -> tuple[Tensor, Tensor]:
     (n, d), (n_k, d_v) = queries.shape, values.shape
     least, largest, _ = operands.masses
     share = mass / largest
-    weighted = values if least == largest else values * share[:, None]
+    weighted = values if least == largest else np.multiply(values, share[:, None], out=room(n_k, d_v))
     scale = operands.beta * LOG2_E
     shifted = operands.largest_score > LARGEST_SCORE
     mean, log_partition = torch.empty((n, d_v), dtype=torch.float64), torch.empty(n, dtype=torch.float64)
     out = mean.numpy(), log_partition.numpy(), math.log(largest)
-    rows, address = rows_of_block(n_k), product_address()
-    given, cost = (queries, keys, weighted, share, scale, shifted), n * n_k * (0.5 + 0.03 * (d + d_v))
+    rows, address = rows_of_block(n_k, d), product_address()
+    given, cost = (queries, keys, weighted, share, scale, shifted), products_cost(n, n_k, d + d_v)
 
     def some_rows(start: int, stop: int) -> None:
         height = max(1, min(rows, n))
@@ -79,12 +105,12 @@ def attend_products(operands: Operands) -> tuple[Tensor, Tensor]:
         else:
             work(0, n)
 
-    once = d >= SYMMETRIC and n <= MOST_SYMMETRIC and same_tensor(operands.queries, operands.keys)
+    once = every_score_once(n, d) and same_tensor(operands.queries, operands.keys)
     if shifted or not once:
         over_blocks(some_rows, rows)
         return mean, log_partition
-    scores, few = room(n, n), min(_MOST_ROWS, max(_LEAST_HALF, n // 64 * 16))
-    over_blocks(lambda start, stop: upper_rows(address, start, stop, keys, scale, few, scores), few)
+    scores, few = kept_room(n * n).reshape(n, n), rows_of_half(n)
+    over_blocks(lambda start, stop: upper_rows(address, start, stop, keys, scale, room(few, d), scores), few)
     over_blocks(lambda start, stop: mirrored_rows(address, start, stop, scores, weighted, share, rows, *out), rows)
     return mean, log_partition
 
@@ -107,11 +133,10 @@ def block_rows(
 
 
 @njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
-def upper_rows(address: int, start: int, stop: int, keys: Any, scale: float, block: int, scores: Any) -> None:
+def upper_rows(address: int, start: int, stop: int, keys: Any, scale: float, scaled: Any, scores: Any) -> None:
     """2^{scale <k_i, k_j>} for the rows i from start to stop and j >= i, and mirrored below the diagonal."""
     wide()
-    n, d = keys.shape
-    scaled = np.empty((block, d))
+    n, d, block = keys.shape[0], keys.shape[1], len(scaled)
     for first in range(start, stop, block):
         last = min(first + block, stop)
         for i in range(first, last):
@@ -123,8 +148,8 @@ def upper_rows(address: int, start: int, stop: int, keys: Any, scale: float, blo
             corner.ctypes.data, n,
         )  # fmt: skip
         for i in range(first, last):
-            row = scores[i]
-            for j in range(first, n):
+            row = scores[i, first:]
+            for j in range(len(row)):  # from 0: loops that begin elsewhere do not become vector instructions
                 row[j] = exp2(row[j])
         for j in range(last, n):
             row = scores[j]
@@ -165,28 +190,45 @@ def _attended_rows(
     """
     wide()
     height, n_k, d, d_v = len(mean), keys.shape[0], keys.shape[1], weighted.shape[1]
-    floor = DOUBLE.floor
+    floor, tiles = DOUBLE.floor, -(-n_k // _TILE)
+    parts, needed = np.empty(tiles), np.zeros(tiles + 1, dtype=np.bool_)
     multiply(address, True, height, n_k, d, queries.ctypes.data, keys.ctypes.data, scores.ctypes.data, n_k)
     for i in range(height):
-        row, top, total = scores[i], 0.0, 0.0
+        top, total = 0.0, 0.0
         if shifted:
-            top = row[0]
-            for j in range(n_k):
-                top = row[j] if row[j] > top else top
-            for j in range(n_k):
-                t = row[j] - top
-                w = exp2(t if t > floor else floor)
-                row[j] = w
-                total += w * share[j]
-        else:
-            for j in range(n_k):
-                w = exp2(row[j])
-                row[j] = w
-                total += w * share[j]
+            top = largest_of(scores[i], n_k)
+        for tile in range(tiles):
+            row, of_row = scores[i, tile * _TILE : (tile + 1) * _TILE], share[tile * _TILE : (tile + 1) * _TILE]
+            part = 0.0
+            if shifted:
+                for j in range(len(row)):
+                    t = row[j] - top
+                    w = exp2(t if t > floor else floor)
+                    row[j] = w
+                    part += w * of_row[j]
+            else:
+                for j in range(len(row)):
+                    w = exp2(row[j])
+                    row[j] = w
+                    part += w * of_row[j]
+            parts[tile] = part
+            total += part
+        for tile in range(tiles):
+            needed[tile] = needed[tile] or parts[tile] > _NEGLIGIBLE * total
         log_partition[i] = top + math.log2(total)
         # One over Z, until the second product has been made.
         queries[i, 0] = 1.0 / total
-    multiply(address, False, height, d_v, n_k, scores.ctypes.data, weighted.ctypes.data, mean.ctypes.data, d_v)
+    added, first = False, 0
+    for tile in range(tiles):
+        if needed[tile] and (tile == 0 or not needed[tile - 1]):
+            first = tile * _TILE
+        if needed[tile] and not needed[tile + 1]:
+            columns = min((tile + 1) * _TILE, n_k) - first
+            some, others = scores[:, first:], weighted[first:]
+            multiply_part(
+                address, added, height, d_v, columns, some.ctypes.data, n_k, others.ctypes.data, mean.ctypes.data
+            )
+            added = True
     for i in range(height):
         inverse = queries[i, 0]
         for c in range(d_v):

@@ -1,0 +1,89 @@
+"""One compiled call does what the door, the choice and the kernel of two products do, with the same digits."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from attention.attention_reference import check, tokens
+from metastable.attention import attend
+from metastable.attention.direct import LARGEST_SCORE, PRODUCTS, attend_at_once
+from metastable.attention.operands import Operands
+
+
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
+
+
+def equal_masses(n: int) -> torch.Tensor:
+    return torch.full((n,), 1.0 / n, dtype=torch.float64)
+
+
+def unequal_masses(n: int) -> torch.Tensor:
+    return torch.linspace(1.0, 3.0, n, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("n", "d"), [(1, 9), (7, 20), (70, 32), (130, 33), (200, 64), (600, 40), (530, 130), (90, 520)]
+)
+@pytest.mark.parametrize("mass", [equal_masses, unequal_masses], ids=["equal", "unequal"])
+@pytest.mark.parametrize("same", [True, False])
+def test_digits_are_those_of_the_kernel(n, d, mass, same):
+    keys, m = tokens(n, d, "off-sphere", n), mass(n)
+    queries = keys if same else tokens(n + 3, d, "uniform", 5)
+    found = attend_at_once(queries, keys, keys, m, 3.0)
+    assert found is not None
+    expected = PRODUCTS(Operands(queries, keys, keys, m, 3.0))
+    assert torch.equal(found[0], expected.mean) and torch.equal(found[1], expected.log_partition)
+    check(attend(queries, keys, m, 3.0), queries, keys, keys, m, 3.0)
+
+
+def test_values_of_their_own_and_masses_that_nobody_gave():
+    x, v = tokens(50, 12, "clustered", 0), tokens(50, 17, "uniform", 1)
+    found = attend(x, x, values=v, beta=5.0)
+    assert found.kernel == "products" and found.mean.shape == (50, 17)
+    check(found, x, x, v, equal_masses(50), 5.0)
+    half = v[:, :12].contiguous()
+    check(attend(x, x, values=half, beta=5.0), x, x, half, equal_masses(50), 5.0)
+
+
+@pytest.mark.parametrize("which", ["queries", "keys", "values", "mass"])
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf, 1e200])
+def test_what_is_not_finite_is_left_to_the_door(which, wrong):
+    given = {"queries": tokens(20, 10, "uniform", 0), "keys": tokens(20, 10, "uniform", 1)}
+    given |= {"values": tokens(20, 10, "uniform", 2), "mass": equal_masses(20)}
+    given[which] = given[which].clone()
+    given[which].view(-1)[-1] = wrong
+    assert attend_at_once(*given.values(), 1.0) is None
+
+
+@pytest.mark.parametrize("mass", [0.0, -1.0, 1e-120])
+def test_masses_that_need_care_are_left_to_the_door(mass):
+    x, m = tokens(20, 10, "uniform", 0), equal_masses(20)
+    m[3] = mass
+    assert attend_at_once(x, x, x, m, 1.0) is None
+
+
+def test_scores_that_need_a_shift_are_left_to_the_kernel():
+    x, m = tokens(20, 10, "uniform", 0), equal_masses(20)
+    assert attend_at_once(x, x, x, m, 0.99 * LARGEST_SCORE) is not None
+    assert attend_at_once(x, x, x, m, 1.01 * LARGEST_SCORE) is None
+    check(attend(x, x, m, 1000.0), x, x, x, m, 1000.0)
+
+
+def test_work_that_threads_would_share_is_left_to_them(monkeypatch):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    few, many = tokens(20, 10, "uniform", 0), tokens(400, 100, "uniform", 0)
+    assert attend_at_once(few, few, few, equal_masses(20), 1.0) is not None
+    assert attend_at_once(many, many, many, equal_masses(400), 1.0) is None
+
+
+def test_results_of_two_calls_share_nothing():
+    x = tokens(40, 16, "uniform", 0)
+    first = attend(x, x, beta=1.0)
+    kept = first.mean.clone()
+    attend(x, x, beta=9.0)
+    assert torch.equal(first.mean, kept)
