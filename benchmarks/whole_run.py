@@ -11,7 +11,8 @@ Every contestant runs at tolerances a decade apart until its largest error of a 
 runs. Peers get the faster of a dense numpy and a dense torch right-hand side, diffrax a compiled one. Where a peer
 would take longer than the limit, its evaluations are those of n = 200 and its time is so many evaluations (marked
 ~), by a run at 1e-2 for diffrax, whose right-hand side is its own; the steps of Euler, which is of order one,
-always follow from a run of 400. LSODA runs where its Jacobian is small. One thread; CPU time of the process. numpy's BLAS is not told; OPENBLAS_NUM_THREADS=1 does that.
+always follow from a run of 400. LSODA runs where its Jacobian is small. One thread; CPU time of the process.
+numpy's BLAS is not told; OPENBLAS_NUM_THREADS=1 does that.
 """
 
 from __future__ import annotations

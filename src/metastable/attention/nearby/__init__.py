@@ -1,4 +1,4 @@
-"""A few thousand tokens on the circle or on S^2: pairs that count, polynomials for the rest; the error is stated."""
+"""A few thousand tokens on the circle or on S^2: pairs that count, polynomials for others; the error is stated."""
 
 import torch
 

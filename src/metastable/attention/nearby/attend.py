@@ -1,11 +1,11 @@
 """Attention of a few thousand tokens on the circle or on S^2: pairs that count, and polynomials for tight nodes.
 
-Keys and queries are sorted along a curve (`nearby.order`) and halved into nodes (`nearby.tree`). A walk over pairs of
-nodes leaves out what cannot count beside a lower bound of the partition, takes one Taylor polynomial for nodes that are
-small together (`nearby.taylor`), as all tokens are for small beta and clusters for any, and leaves the rest to groups of
-eight queries against groups of eight keys (`nearby.walk`), whose exponentials are computed eight at a time
-(`nearby.lanes`). Uniform tokens meet the keys of their own cap, a cluster that is too wide for polynomials all of its
-keys. The bounds are relative to the row's own partition and hold for any tokens.
+Keys and queries are sorted along a curve (`nearby.order`) and halved into nodes (`nearby.tree`). A walk over pairs
+of nodes leaves out what cannot count beside a lower bound of the partition, takes one Taylor polynomial for nodes
+that are small together (`nearby.taylor`), as all tokens are for small beta and clusters for any, and leaves the
+rest to groups of eight queries against groups of eight keys (`nearby.walk`), whose exponentials are computed eight
+at a time (`nearby.lanes`). Uniform tokens meet the keys of their own cap, a cluster that is too wide for
+polynomials all of its keys. The bounds are relative to the row's own partition and hold for any tokens.
 """
 
 from __future__ import annotations
@@ -83,9 +83,9 @@ def attend_nearby(operands: Operands, rtol: float) -> tuple[Float[Tensor, "q d"]
 
 
 def nearby_cost(operands: Operands, rtol: float) -> float:
-    """Nanoseconds as measured for 1000 to 5000 tokens that fill the sphere; clusters cost up to three times as much.
+    """Nanoseconds, measured for 2000 tokens that fill the sphere; wide clusters cost up to twice as much.
 
-    Never as much as all pairs. Infinite where rounding takes what polynomials and cut-offs leave of the tolerance.
+    Infinite where rounding takes what polynomials and cut-offs leave of the tolerance.
     """
     n_q, n_k, d = len(operands.queries), len(operands.keys), operands.keys.shape[1]
     if d not in (2, 3) or _rounding(operands) > (1.0 - 6.0 * SHARE) * rtol:

@@ -1,7 +1,7 @@
 """Eight queries in the eight places of a vector: their sums over a range of keys, one key after the other.
 
-Written with llvmlite, as `circle.row_polynomials`: sums that stay in registers over any range of keys, however short,
-are what numba does not make of a loop over queries inside a loop over keys.
+Written with llvmlite, as `circle.row_polynomials`: sums that stay in registers over any range of keys, however
+short, are what numba does not make of a loop over queries inside a loop over keys.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def lane_sums(d: int) -> Any:
 
         sums[:, a] += m_j 2^{t_ja} (k_j, 1),   t_ja = queries[d] + sum_c queries[c] k_jc,   first <= j < last,
 
-    keys (d + 1, length) with the masses in the last row, queries (d + 1, 8) with what is added to the exponents in the
-    last row, sums (d + 1, 8) with those of the weights in the last row.
+    keys (d + 1, length) with the masses in the last row, queries (d + 1, 8) with what is added to the exponents in
+    the last row, sums (d + 1, 8) with those of the weights in the last row.
     """
     vector, integer = ir.VectorType(ir.DoubleType(), LANES), ir.IntType(64)
     integers = ir.VectorType(integer, LANES)

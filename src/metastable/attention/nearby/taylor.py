@@ -2,9 +2,9 @@
 
 With a = z - z_c of the queries z = beta q and b = k - k_c of the keys,
     e^{<z, k>} = e^{<z, k_c>} e^{<z_c, b>} e^{<a, b>},    e^{<a, b>} = sum_alpha a^alpha b^alpha / alpha!,
-cut off above degree D - 1, errs by at most e^tau tau^D / D!, tau = max|a| max|b|: relative to what the keys of the node
-contribute to the partition of a query, by e^{2 tau} tau^D / D!. The keys enter through their moments
-sum_j m_j e^{<z_c, b_j>} b_j^alpha up to degree D, which give the sums of keys as well: e^{<a, b>} b is the gradient.
+cut off above degree D - 1, errs by at most e^tau tau^D / D!, tau = max|a| max|b|: relative to what the keys of the
+node contribute to the partition of a query, by e^{2 tau} tau^D / D!. The keys enter through their moments
+sum_j m_j e^{<z_c, b_j>} b_j^alpha up to degree D, which give the sums of keys as well: e^{<a, b>} b is a gradient.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def taylor_kernel(d: int) -> Callable[..., None]:
         keys: Any, first: int, last: int, queries: Any, start: int, stop: int, k_c: Any, z_c: Any, degree: int,
         table: Any, floor: Any, sums: Any,
     ) -> None:  # fmt: skip
-        """sums[:, i] += sum_j m_j e^{<z_i, k_j> - floor_i} (k_j, 1), keys (d + 1, n) and queries (d, n) in columns."""
+        """sums[:, i] += sum_j m_j e^{<z_i, k_j> - floor_i} (k_j, 1), keys (d + 1, n) and queries (d, n)."""
         wide()
         parent, axis, above, inverse = table.parent, table.axis, table.above, table.inverse
         terms, inner = table.ends[degree], table.ends[degree - 1]

@@ -1,8 +1,9 @@
 """Nodes of queries against nodes of keys: left out, by a polynomial, or group by group (`nearby.attend`).
 
-For all z of a node of queries with centre z_c and radius R, Jensen's inequality gives log Z(z) >= floor + <z - z_c, k̄>.
-A key k of a node or group, whose largest score at z_c is s, is then at most e^{s + R |k - k̄| - floor} of Z(z), and a
-set of keys may be left out where that, times the mass of all keys, is below a share of the tolerance.
+For all z of a node of queries with centre z_c and radius R, Jensen's inequality gives
+    log Z(z) >= floor + <z - z_c, k̄>.
+A key k of a node or group, whose largest score at z_c is s, is then at most e^{s + R |k - k̄| - floor} of Z(z), and
+a set of keys may be left out where that, times the mass of all keys, is below a share of the tolerance.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from metastable.attention.nearby.taylor import least_degree, taylor_kernel
 from metastable.attention.nearby.tree import span, weighted_floor
 
 SHARE = 0.15
-"""Part of the tolerance for keys that are left out, and for each of two ways to bound what polynomials err: together
-0.45 of the partition, and twice that of the mean."""
+"""Part of the tolerance for keys that are left out, and for each of two ways to bound what polynomials err:
+together 0.45 of the partition, and twice that of the mean."""
 _STEEPEST = 3.0
 """Largest tau of a polynomial: its terms cancel to e^{-2 tau} of their size, which costs digits."""
 _HIGHEST = 400.0
@@ -118,7 +119,7 @@ def rows_kernel(d: int) -> Callable[..., Any]:
         first_leaf: int, last_leaf: int, keys: Any, groups: Any, queries: Any, nodes: Any, left: Any, rtol: float,
         floors: Any, sums: Any, mean: Any, log_partition: Any,
     ) -> int:  # fmt: skip
-        """Means and log-partitions, in the order of the queries, of some leaves; returns how many pairs were summed."""
+        """Means and log-partitions, in the order of the queries, of some leaves; returns how many pairs it took."""
         levels, n_q = nodes.levels, queries.shape[1]
         count, of_queries = keys.shape[1] // LANES, -(-n_q // LANES)
         flat, length, pairs = keys.ravel(), keys.shape[1], 0
