@@ -15,6 +15,8 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic, overload
 
+from metastable.attention.lasting import lasting
+
 NO_REASSOCIATION: Any = dict.fromkeys(("contract", "nnan", "ninf", "nsz", "arcp"), True)
 """Fast-math flags for code around `exp2`. Reassociation would cancel the two roundings and must stay out of it.
 In an order that is the same in every process: numba finds on disk what it has compiled by them."""
@@ -90,7 +92,7 @@ def _wide(_context: Any) -> Any:
     return types.void(), codegen
 
 
-wide: Any = intrinsic(_wide)
+wide: Any = lasting(intrinsic(_wide), "wide")
 
 
 def exp2(t: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metastable.attention.nearby.lanes import LANES, lane_sums
+from metastable.attention.nearby.lanes import LANES, sums_in_space, sums_in_the_plane
 
 
 @pytest.mark.parametrize("d", [2, 3])
@@ -14,7 +14,7 @@ def test_sums_of_eight_queries(d):
     keys, queries = rng.normal(size=(d + 1, 40)), 5 * rng.normal(size=(d + 1, LANES))
     queries[d, 0] = -3000.0  # raised to 2^-1000
     sums = np.ones((d + 1, LANES))
-    add = lane_sums(d)
+    add = sums_in_the_plane if d == 2 else sums_in_space
     for first, last in ((3, 3), (3, 4), (4, 29)):
         add(keys.ravel(), 40, first, last, queries.ravel(), sums.reshape(-1))
     exponents = np.maximum(queries[:d].T @ keys[:d] + queries[d][:, None], -1000.0)[:, 3:29]

@@ -6,7 +6,6 @@ short, are what numba does not make of a loop over queries inside a loop over ke
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 from llvmlite import ir  # type: ignore[import-untyped]
@@ -14,7 +13,6 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from metastable.attention.exp2 import COEFFICIENTS, NO_REASSOCIATION, ROUND_64, wide
-from metastable.attention.lasting import lasting
 
 LANES = 8
 """Queries at once: float64 in a register of 512 bits; narrower processors take two or four of theirs."""
@@ -23,9 +21,8 @@ _LEAST = -1000.0
 """Smaller exponents are raised to it (`exp2`)."""
 
 
-@cache
-def lane_sums(d: int) -> Any:
-    """Compiled add(keys, length, first, last, queries, sums), arrays flat: for the eight places a
+def _vectors(d: int) -> Any:
+    """add(keys, length, first, last, queries, sums), arrays flat: for the eight places a
 
         sums[:, a] += m_j 2^{t_ja} (k_j, 1),   t_ja = queries[d] + sum_c queries[c] k_jc,   first <= j < last,
 
@@ -104,12 +101,22 @@ def lane_sums(d: int) -> Any:
     def add(_context: Any, keys: Any, _length: Any, _first: Any, _last: Any, queries: Any, sums: Any) -> Any:
         return types.void(keys, types.intp, types.intp, types.intp, queries, sums), codegen
 
-    vectors = lasting(intrinsic(add), f"lane_sums {d}")
+    return intrinsic(add)
 
-    # A function of its own: the flags of whoever calls would reach the roundings of the exponential.
-    @njit(cache=True, nogil=True, fastmath=NO_REASSOCIATION, error_model="numpy")
-    def sums_of_lanes(keys: Any, length: int, first: int, last: int, queries: Any, sums: Any) -> None:
-        wide()
-        vectors(keys, length, first, last, queries, sums)
 
-    return lasting(sums_of_lanes, f"sums_of_lanes {d}")
+_in_the_plane, _in_space = _vectors(2), _vectors(3)
+
+
+# Functions of their own: the flags of whoever calls would reach the roundings of the exponential.
+@njit(cache=True, nogil=True, fastmath=NO_REASSOCIATION, error_model="numpy")
+def sums_in_the_plane(keys: Any, length: int, first: int, last: int, queries: Any, sums: Any) -> None:
+    """sums (3, 8) += what the keys first, ..., last - 1 add to them (`_vectors`)."""
+    wide()
+    _in_the_plane(keys, length, first, last, queries, sums)
+
+
+@njit(cache=True, nogil=True, fastmath=NO_REASSOCIATION, error_model="numpy")
+def sums_in_space(keys: Any, length: int, first: int, last: int, queries: Any, sums: Any) -> None:
+    """sums (4, 8) += what the keys first, ..., last - 1 add to them (`_vectors`)."""
+    wide()
+    _in_space(keys, length, first, last, queries, sums)

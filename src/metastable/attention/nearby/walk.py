@@ -18,7 +18,7 @@ from numba import njit
 
 from metastable.attention.exp2 import LOG2_E, REDUCTION
 from metastable.attention.lasting import lasting
-from metastable.attention.nearby.lanes import LANES, lane_sums
+from metastable.attention.nearby.lanes import LANES, sums_in_space, sums_in_the_plane
 from metastable.attention.nearby.taylor import least_degree, taylor_kernel
 from metastable.attention.nearby.tree import span, weighted_floor
 
@@ -112,7 +112,6 @@ def _pays(n_q: int, n_k: int, moments: int, terms: int) -> bool:
 @cache
 def rows_kernel(d: int) -> Callable[..., Any]:
     """Compiled rows(...) for d coordinates."""
-    add = lane_sums(d)
 
     @njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
     def rows(
@@ -199,7 +198,10 @@ def rows_kernel(d: int) -> Callable[..., Any]:
                     j += 1
                     while j < chosen and kept[j] == kept[j - 1] + 1:
                         j += 1
-                    add(flat, length, run * LANES, (kept[j - 1] + 1) * LANES, lanes, found)
+                    if d == 2:
+                        sums_in_the_plane(flat, length, run * LANES, (kept[j - 1] + 1) * LANES, lanes, found)
+                    else:
+                        sums_in_space(flat, length, run * LANES, (kept[j - 1] + 1) * LANES, lanes, found)
                 pairs += chosen * LANES * LANES
                 for i in range(start, stop):
                     a = i - start
