@@ -120,6 +120,11 @@ def operands(n=6, d=3, d_v=None, dtype=torch.float64, length=1.0):
         ("fused", operands(d_v=9)),
         ("circle", operands(d=3)),
         ("circle", operands(d=2, d_v=2)),
+        ("nearby", operands(d=5)),
+        ("nearby", operands(d=1)),
+        ("nearby", operands(d=2, d_v=2)),
+        ("nearby", operands(d=3, length=2.0)),
+        ("nearby", operands(d=3, dtype=torch.float32)),
         ("sphere", operands(d=2)),
         ("sphere", operands(d=3, d_v=9)),
         ("sphere", operands(d=3, length=2.0)),
@@ -134,7 +139,7 @@ def test_what_a_kernel_cannot_is_declared_and_refused(name, wrong):
 
 
 @pytest.mark.parametrize(
-    "name", ["dense", "fused", "blocks", "products", "sdpa", "circle", "sphere", "sphere_grid"]
+    "name", ["dense", "fused", "blocks", "products", "sdpa", "nearby", "circle", "sphere", "sphere_grid"]
 )
 def test_what_a_kernel_can_is_declared_and_done(name):
     right = operands(d=KERNELS[name].dimension or 3)
@@ -293,7 +298,7 @@ def test_a_kernel_refuses_what_it_does_not_resolve():
         attend(flat, 1.01 * flat, kernel="circle")
 
 
-@pytest.mark.parametrize("kernel", ["auto", *CPU_KERNELS, "circle", "sphere", "sphere_grid"])
+@pytest.mark.parametrize("kernel", ["auto", *CPU_KERNELS, "nearby", "circle", "sphere", "sphere_grid"])
 def test_keys_of_mass_zero_are_no_keys(kernel):
     """One of length five, nearest to all queries, changes nothing, whatever the kernel."""
     d = {"circle": 2}.get(kernel, 3)

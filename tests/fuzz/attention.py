@@ -17,7 +17,19 @@ from metastable.attention.direct import adjoint_over_pairs
 from metastable.attention.sphere import lay_out, sphere_adjoint
 from metastable.errors import InvalidInput
 
-NAMES = ("auto", "auto", "dense", "fused", "blocks", "products", "sdpa", "circle", "sphere", "sphere_grid")
+NAMES = (
+    "auto",
+    "auto",
+    "dense",
+    "fused",
+    "blocks",
+    "products",
+    "sdpa",
+    "nearby",
+    "circle",
+    "sphere",
+    "sphere_grid",
+)
 """Kernels of the CPU; the choice twice as often."""
 MOST_ROWS = 24
 """Rows that are compared: extended precision has no fast matrix product."""
@@ -96,8 +108,9 @@ def case(seed: int) -> str | None:
     rng = np.random.default_rng(seed)
     name = str(rng.choice(NAMES))
     d = {"circle": 2, "sphere": 3, "sphere_grid": 3}.get(name) or int(rng.choice([2, 2, 3, 3, 5, 9, 16, 33, 64]))
+    d = int(rng.integers(2, 4)) if name == "nearby" else d
     d = int(rng.choice([2, 3, 5])) if name == "fused" else d  # as other tests: every d is compiled
-    single = bool(rng.integers(2)) and not name.startswith("sphere")
+    single = bool(rng.integers(2)) and not name.startswith(("sphere", "nearby"))
     dtype = torch.float32 if single else torch.float64
     n_k, n_q = (int(np.exp(rng.uniform(0, np.log(most)))) for most in (3000, 1200))
     beta = float(rng.choice([0.0, 1e-6, 1.0, 10.0 ** rng.uniform(-1, 4), 10.0 ** rng.uniform(0, 6)]))

@@ -15,6 +15,8 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic, overload
 
+from metastable.attention.lasting import lasting
+
 NO_REASSOCIATION: Any = dict.fromkeys(("contract", "nnan", "ninf", "nsz", "arcp"), True)
 """Fast-math flags for code around `exp2`. Reassociation would cancel the two roundings and must stay out of it.
 In an order that is the same in every process: numba finds on disk what it has compiled by them."""
@@ -25,7 +27,23 @@ REDUCTION: Any = NO_REASSOCIATION | {"reassoc": True}
 LOG2_E, LN_2 = math.log2(math.e), math.log(2.0)
 """e^x = 2^(x LOG2_E), and back."""
 
-_ROUND_64 = 6755399441055744.0
+ROUND_64 = 6755399441055744.0
+"""1.5 * 2^52."""
+COEFFICIENTS = (
+    1.0,
+    0.6931471805599453,
+    0.24022650695910158,
+    0.055504108664821625,
+    0.009618129107587256,
+    0.001333355814640647,
+    0.00015403530463724353,
+    1.5252733841556773e-05,
+    1.3215432535912375e-06,
+    1.0178057087733941e-07,
+    7.074194297288521e-09,
+    4.4558179083360645e-10,
+)
+"""Of p in float64, the constant first."""
 _ROUND_32 = np.float32(12582912.0)
 _F32_C = tuple(
     np.float32(c)
@@ -39,8 +57,9 @@ _F32_C = tuple(
         0.0001546144469856913,
     )
 )
-"""Coefficients of p in float32; those of float64 stand where they are used."""
+"""Coefficients of p in float32."""
 _C0, _C1, _C2, _C3, _C4, _C5, _C6 = _F32_C
+_D0, _D1, _D2, _D3, _D4, _D5, _D6, _D7, _D8, _D9, _D10, _D11 = COEFFICIENTS
 
 
 def _bitcast(source: Any, target: Any) -> Any:
@@ -54,7 +73,7 @@ def _bitcast(source: Any, target: Any) -> Any:
     return cast
 
 
-_bits_64, _float_64 = _bitcast(types.float64, types.int64), _bitcast(types.int64, types.float64)
+_bits_64, float_of_bits = _bitcast(types.float64, types.int64), _bitcast(types.int64, types.float64)
 _bits_32, _float_32 = _bitcast(types.float32, types.int32), _bitcast(types.int32, types.float32)
 _SHIFT_32 = np.int32(23)
 
@@ -73,7 +92,7 @@ def _wide(_context: Any) -> Any:
     return types.void(), codegen
 
 
-wide: Any = intrinsic(_wide)
+wide: Any = lasting(intrinsic(_wide), "wide")
 
 
 def exp2(t: Any) -> Any:
@@ -86,20 +105,20 @@ def _exp2(t: Any) -> Callable[[Any], Any] | None:
     if t == types.float64:
 
         def double(t: Any) -> Any:
-            s = t + _ROUND_64
-            r = t - (s - _ROUND_64)
-            p = 4.4558179083360645e-10 * r + 7.074194297288521e-09
-            p = p * r + 1.0178057087733941e-07
-            p = p * r + 1.3215432535912375e-06
-            p = p * r + 1.5252733841556773e-05
-            p = p * r + 0.00015403530463724353
-            p = p * r + 0.001333355814640647
-            p = p * r + 0.009618129107587256
-            p = p * r + 0.055504108664821625
-            p = p * r + 0.24022650695910158
-            p = p * r + 0.6931471805599453
-            p = p * r + 1.0
-            return _float_64(_bits_64(p) + (_bits_64(s) << 52))
+            s = t + ROUND_64
+            r = t - (s - ROUND_64)
+            p = _D11 * r + _D10
+            p = p * r + _D9
+            p = p * r + _D8
+            p = p * r + _D7
+            p = p * r + _D6
+            p = p * r + _D5
+            p = p * r + _D4
+            p = p * r + _D3
+            p = p * r + _D2
+            p = p * r + _D1
+            p = p * r + _D0
+            return float_of_bits(_bits_64(p) + (_bits_64(s) << 52))
 
         return double
     if t == types.float32:
@@ -132,7 +151,7 @@ def _log(t: Any) -> Callable[[Any], Any] | None:
             # t = 2^k m with sqrt(1/2) <= m < sqrt(2): adding the bits of 1 / sqrt(1/2) moves the cut there.
             bits = _bits_64(t) + (0x3FF0000000000000 - 0x3FE6A09E667F3BCD)
             k = float((bits >> 52) - 1023)
-            m = _float_64((bits & 0x000FFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD)
+            m = float_of_bits((bits & 0x000FFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD)
             r = (m - 1.0) / (m + 1.0)
             s = r * r
             p = s * 0.09523809523809523 + 0.10526315789473684

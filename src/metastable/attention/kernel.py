@@ -113,6 +113,8 @@ class Kernel(OneLine):
     """What it computes in, whatever the precision of the tensors; None: in theirs."""
     dimension: int | None = None
     """The only d; None: all."""
+    least_columns: int = 1
+    """Least d."""
     most_columns: int | None = None
     """Largest d and d_v; None: any."""
     most_pairs: int | None = None
@@ -137,14 +139,17 @@ class Kernel(OneLine):
     cost: Callable[[Operands, float], float] = one_per_pair
     """(operands, rtol) -> forecast, infinite where it cannot pay. Compared among kernels of one device only:
     nanoseconds of one core on the CPU, pairs in float64 on CUDA."""
+    search: float = 0.0
+    """What the forecast itself takes, in the same units: no kernel that costs less is given up for it."""
 
     def __post_init__(self) -> None:
         instance(self.name, "name", str, "a text")
         for name in ("function", "additions", "available", "cost"):
             function(getattr(self, name), name)
-        for name in ("dimension", "most_columns", "most_pairs", "most_keys"):
+        for name in ("dimension", "least_columns", "most_columns", "most_pairs", "most_keys"):
             if getattr(self, name) is not None:
                 integer(getattr(self, name), name, least=1)
+        number(self.search, "search", least=0)
         for name in ("most_sharp", "most_mass_ratio"):
             if getattr(self, name) is not None:
                 number(getattr(self, name), name, above=0)
@@ -174,6 +179,7 @@ class Kernel(OneLine):
             dtype in self.dtypes
             and (operands.mask is None or operands.mask in self.masks)
             and (self.dimension is None or d == self.dimension)
+            and d >= self.least_columns
             and (self.most_columns is None or max(d, d_v) <= self.most_columns)
             and (self.precision is None or torch.finfo(self.precision).eps <= torch.finfo(dtype).eps)
             and (self.least_rtol is None or (rtol is not None and rtol >= self.least_rtol))

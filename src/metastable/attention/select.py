@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 
 from metastable.attention.circle import CIRCLE
 from metastable.attention.direct import BLOCKS, DENSE, FUSED, PRODUCTS, SDPA
 from metastable.attention.gpu import CIRCLE_GPU, FLASH_BF16, FLASH_FP16, GPU_FLOAT64, TRITON
 from metastable.attention.kernel import Kernel
+from metastable.attention.nearby import NEARBY
 from metastable.attention.operands import Operands
 from metastable.attention.sphere import SPHERE, SPHERE_GRID
 
@@ -15,7 +18,7 @@ KERNELS: dict[str, Kernel] = {
     kernel.name: kernel
     for kernel in (
         *(FUSED, TRITON, GPU_FLOAT64, PRODUCTS, DENSE, SDPA, BLOCKS, FLASH_BF16, FLASH_FP16),
-        *(CIRCLE, SPHERE, SPHERE_GRID, CIRCLE_GPU),
+        *(NEARBY, CIRCLE, SPHERE, SPHERE_GRID, CIRCLE_GPU),
     )
 }
 """All kernels by name: first those over all pairs, of which `select` takes the first that can, then those with a
@@ -44,12 +47,13 @@ def select(operands: Operands, rtol: float | None, rounding: float | None = None
     # Kernels with a stated error are for float64: what they save, float32 has lost already.
     if rtol is None or not double or operands.pairs < LEAST_PAIRS:
         return direct
-    able = [kernel for kernel in _STATED_ERROR if kernel.fits(operands, rtol)]
-    if not able:
-        return direct
-    costs = [kernel.cost(operands, rtol) for kernel in able]
-    least = min(costs)
-    return able[costs.index(least)] if least <= direct.cost(operands, rtol) else direct
+    chosen, least = direct, math.inf
+    for kernel in _STATED_ERROR:
+        if kernel.search < least and kernel.fits(operands, rtol):
+            cost = kernel.cost(operands, rtol)
+            if cost < least:
+                chosen, least = kernel, cost
+    return chosen if least <= direct.cost(operands, rtol) else direct
 
 
 def _over_all_pairs(operands: Operands, rtol: float | None) -> Kernel:

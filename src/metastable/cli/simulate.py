@@ -25,6 +25,7 @@ KERNEL_NAMES = (
     "flash_fp16",
     "fused",
     "gpu_float64",
+    "nearby",
     "products",
     "sdpa",
     "sphere",

@@ -64,7 +64,7 @@ def estimate(
 
 def _cheaper(flow: AttendingFlow, kernel: str, rho: Measure, rtol: float, step: float | None) -> str | None:
     """What would cost less: a kernel with a stated error where none is used, else a larger tolerance."""
-    approximate = kernel in ("circle", "sphere", "sphere_grid")
+    approximate = kernel in ("nearby", "circle", "sphere", "sphere_grid")
     if not approximate and rho.d in FAST_DIMENSIONS:
         if rho.points.dtype != torch.float64:
             return "dtype float64, which has kernels whose work grows like n"

@@ -8,7 +8,7 @@ from metastable.attention.direct import MAX_COLUMNS
 from metastable.attention.kernel import CPU, LEAST_RTOL, MOST_MASS_RATIO, Kernel
 from metastable.attention.sphere.adjoint import laid_cost, lay_out, sphere_adjoint
 from metastable.attention.sphere.cells import attend_sphere_cells, cells_cost
-from metastable.attention.sphere.grid import attend_sphere_grid, grid_cost
+from metastable.attention.sphere.grid import SEARCH, attend_sphere_grid, grid_cost
 
 __all__ = ["SPHERE", "SPHERE_GRID", "laid_cost", "lay_out", "sphere_adjoint"]
 
@@ -23,4 +23,4 @@ _ON_S2: dict[str, Any] = {
 }
 
 SPHERE = Kernel("sphere", attend_sphere_cells, cost=cells_cost, **_ON_S2)
-SPHERE_GRID = Kernel("sphere_grid", attend_sphere_grid, cost=grid_cost, **_ON_S2)
+SPHERE_GRID = Kernel("sphere_grid", attend_sphere_grid, cost=grid_cost, search=SEARCH, **_ON_S2)

@@ -49,6 +49,8 @@ _FEW_ROWS = 600
 """So many rows over all keys cost less than the trees of the cells."""
 _FEW_PAIRS = 12_000_000
 """Pairs, 3500 squared, up to which the search for a plan, some 10 ms, takes as long as all of them."""
+SEARCH = 1e7
+"""Nanoseconds of the search for a plan, rtol 1e-6 to 1e-10, beta 1 to 1000."""
 _MOST_LOST = 0.02
 """Share of the sampled rows that the grid may leave to the cells before these are taken for all rows."""
 

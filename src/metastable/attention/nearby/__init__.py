@@ -1,0 +1,22 @@
+"""A few thousand tokens on the circle or on S^2: pairs that count, polynomials for others; the error is stated."""
+
+import torch
+
+from metastable.attention.kernel import CPU, LEAST_RTOL, MOST_MASS_RATIO, Kernel
+from metastable.attention.nearby.attend import attend_nearby, nearby_cost
+
+__all__ = ["NEARBY"]
+
+NEARBY = Kernel(
+    "nearby",
+    attend_nearby,
+    least_rtol=LEAST_RTOL,
+    devices=CPU,
+    dtypes=frozenset({torch.float64}),
+    least_columns=2,
+    most_columns=3,
+    most_mass_ratio=MOST_MASS_RATIO,
+    other_values=False,
+    other_lengths=False,
+    cost=nearby_cost,
+)

@@ -1,0 +1,122 @@
+"""Eight queries in the eight places of a vector: their sums over a range of keys, one key after the other.
+
+Written with llvmlite, as `circle.row_polynomials`: sums that stay in registers over any range of keys, however
+short, are what numba does not make of a loop over queries inside a loop over keys.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import njit, types
+from numba.extending import intrinsic
+
+from metastable.attention.exp2 import COEFFICIENTS, NO_REASSOCIATION, ROUND_64, wide
+
+LANES = 8
+"""Queries at once: float64 in a register of 512 bits; narrower processors take two or four of theirs."""
+_FLAGS = ("contract", "nnan", "ninf", "nsz")
+_LEAST = -1000.0
+"""Smaller exponents are raised to it (`exp2`)."""
+
+
+def _vectors(d: int) -> Any:
+    """add(keys, length, first, last, queries, sums), arrays flat: for the eight places a
+
+        sums[:, a] += m_j 2^{t_ja} (k_j, 1),   t_ja = queries[d] + sum_c queries[c] k_jc,   first <= j < last,
+
+    keys (d + 1, length) with the masses in the last row, queries (d + 1, 8) with what is added to the exponents in
+    the last row, sums (d + 1, 8) with those of the weights in the last row.
+    """
+    vector, integer = ir.VectorType(ir.DoubleType(), LANES), ir.IntType(64)
+    integers = ir.VectorType(integer, LANES)
+
+    def constant(value: float) -> Any:
+        return ir.Constant(vector, [value] * LANES)
+
+    def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kinds = signature.args
+
+        def data(place: int) -> Any:
+            return context.make_array(kinds[place])(context, builder, args[place]).data
+
+        def row(base: Any, c: int) -> Any:
+            return builder.bitcast(builder.gep(base, [ir.Constant(integer, LANES * c)]), vector.as_pointer())
+
+        keys, queries, sums = data(0), data(4), data(5)
+        starts = [builder.gep(keys, [builder.mul(args[1], ir.Constant(integer, c))]) for c in range(d + 1)]
+        z = [builder.load(row(queries, c), align=8) for c in range(d + 1)]
+        before = [builder.load(row(sums, c), align=8) for c in range(d + 1)]
+        entry = builder.block
+        loop, end = builder.append_basic_block("key"), builder.append_basic_block("done")
+        builder.cbranch(builder.icmp_signed("<", args[2], args[3]), loop, end)
+        builder.position_at_end(loop)
+        j = builder.phi(integer)
+        held = [builder.phi(vector) for _ in range(d + 1)]
+        undefined = ir.Constant(vector, ir.Undefined)
+        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+
+        def spread(c: int) -> Any:
+            value = builder.load(builder.gep(starts[c], [j]))
+            one = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
+            return builder.shuffle_vector(one, undefined, everywhere)
+
+        def multiply_add(a: Any, b: Any, c: Any) -> Any:
+            return builder.fadd(builder.fmul(a, b, flags=_FLAGS), c, flags=_FLAGS)
+
+        k = [spread(c) for c in range(d + 1)]
+        t = z[d]
+        for c in range(d):
+            t = multiply_add(z[c], k[c], t)
+        t = builder.select(builder.fcmp_ordered(">", t, constant(_LEAST)), t, constant(_LEAST))
+        # 2^t as in `exp2`.
+        rounded = builder.fadd(t, constant(ROUND_64))
+        r = builder.fsub(t, builder.fsub(rounded, constant(ROUND_64)))
+        p = constant(COEFFICIENTS[-1])
+        for coefficient in reversed(COEFFICIENTS[:-1]):
+            p = multiply_add(p, r, constant(coefficient))
+        shifted = builder.shl(builder.bitcast(rounded, integers), ir.Constant(integers, [52] * LANES))
+        e = builder.bitcast(builder.add(builder.bitcast(p, integers), shifted), vector)
+        weight = builder.fmul(e, k[d], flags=_FLAGS)
+        after = [multiply_add(weight, k[c], held[c]) for c in range(d)]
+        after.append(builder.fadd(held[d], weight, flags=_FLAGS))
+        following = builder.add(j, ir.Constant(integer, 1))
+        j.add_incoming(args[2], entry)
+        j.add_incoming(following, loop)
+        for c in range(d + 1):
+            held[c].add_incoming(before[c], entry)
+            held[c].add_incoming(after[c], loop)
+        builder.cbranch(builder.icmp_signed("<", following, args[3]), loop, end)
+        builder.position_at_end(end)
+        for c in range(d + 1):
+            final = builder.phi(vector)
+            final.add_incoming(before[c], entry)
+            final.add_incoming(after[c], loop)
+            after[c] = final
+        for c in range(d + 1):
+            builder.store(after[c], row(sums, c), align=8)
+        return context.get_dummy_value()
+
+    def add(_context: Any, keys: Any, _length: Any, _first: Any, _last: Any, queries: Any, sums: Any) -> Any:
+        return types.void(keys, types.intp, types.intp, types.intp, queries, sums), codegen
+
+    return intrinsic(add)
+
+
+_in_the_plane, _in_space = _vectors(2), _vectors(3)
+
+
+# Functions of their own: the flags of whoever calls would reach the roundings of the exponential.
+@njit(cache=True, nogil=True, fastmath=NO_REASSOCIATION, error_model="numpy")
+def sums_in_the_plane(keys: Any, length: int, first: int, last: int, queries: Any, sums: Any) -> None:
+    """sums (3, 8) += what the keys first, ..., last - 1 add to them (`_vectors`)."""
+    wide()
+    _in_the_plane(keys, length, first, last, queries, sums)
+
+
+@njit(cache=True, nogil=True, fastmath=NO_REASSOCIATION, error_model="numpy")
+def sums_in_space(keys: Any, length: int, first: int, last: int, queries: Any, sums: Any) -> None:
+    """sums (4, 8) += what the keys first, ..., last - 1 add to them (`_vectors`)."""
+    wide()
+    _in_space(keys, length, first, last, queries, sums)

@@ -1,0 +1,23 @@
+"""Sums over a range of keys for eight queries, against numpy."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from metastable.attention.nearby.lanes import LANES, sums_in_space, sums_in_the_plane
+
+
+@pytest.mark.parametrize("d", [2, 3])
+def test_sums_of_eight_queries(d):
+    rng = np.random.default_rng(d)
+    keys, queries = rng.normal(size=(d + 1, 40)), 5 * rng.normal(size=(d + 1, LANES))
+    queries[d, 0] = -3000.0  # raised to 2^-1000
+    sums = np.ones((d + 1, LANES))
+    add = sums_in_the_plane if d == 2 else sums_in_space
+    for first, last in ((3, 3), (3, 4), (4, 29)):
+        add(keys.ravel(), 40, first, last, queries.ravel(), sums.reshape(-1))
+    exponents = np.maximum(queries[:d].T @ keys[:d] + queries[d][:, None], -1000.0)[:, 3:29]
+    weights = np.exp2(exponents) * keys[d, 3:29]
+    expected = 1 + np.concatenate([keys[:d, 3:29] @ weights.T, weights.sum(axis=1)[None]])
+    np.testing.assert_allclose(sums, expected, rtol=1e-13, atol=1e-13 * np.abs(expected).max())
