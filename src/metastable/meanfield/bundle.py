@@ -111,7 +111,7 @@ def flow_map(
 class _BundleRun(PanelRun):
     """Points (K, 16, 3) on the panels of all lines."""
 
-    room_to_halve, room_to_join = 0.02, 0.002
+    room_to_halve, room_to_join = 1e-3, 5e-4
     """Attention is what costs here, so that panels are halved early and hardly a step is repeated."""
 
     def __init__(

@@ -15,7 +15,7 @@ import numpy as np
 
 from metastable.meanfield.piecewise import TWO_PI, Array, Piecewise, adapt
 
-POWER = 0.4
+POWER = 0.5
 """Lines per radian grow like phi^{-4/5} towards the source, a little slower than 1/phi, which would keep them
 equally dense at all times: late, there is less mass on them to be misplaced."""
 
