@@ -241,7 +241,7 @@ class PanelRun(ABC):
         stages[-1] = self.velocity(t + h, theta)
         fifth, third = (_size(h * np.tensordot(E, stages, axes=1)) for E in (DOP853.E5, DOP853.E3))
         size = np.hypot(fifth, 0.1 * third)
-        error = np.divide(fifth**2, size, out=np.zeros_like(size), where=size > 0).max(axis=1)
+        error = np.divide(fifth**2, size, out=np.zeros_like(size), where=size != 0).max(axis=1)
         misplaced = error * _density(self.panel_mass, self.extent(self.theta))
         worst = float(misplaced.max()) / self.accuracy.step
         return theta, stages[-1], worst if math.isfinite(worst) else math.inf
