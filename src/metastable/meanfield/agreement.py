@@ -74,7 +74,7 @@ def differences_of_angles(mass: Callable[[Panels], Array], coarse: FlowMap, fine
     return np.array(found)
 
 
-def _accuracies(tol: float, cheap: bool) -> Iterator[tuple[float, float]]:
+def _accuracies(tol: float, cheap: bool = True) -> Iterator[tuple[float, float]]:
     """Misplaced mass allowed, and width of the panels: cheap runs, then such that W2 = 2 sqrt(dp) is below tol."""
     if cheap and tol < 5e-3:
         yield 1e-3 * tol, 6.0
