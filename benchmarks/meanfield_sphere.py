@@ -8,22 +8,22 @@ Families (B = 1 but for G, laws skewed or von Mises-Fisher about e = (1, 0, 0) o
     axis  V = diag(2, 1, 1), 1 + .6 <e, x>          axis'  V = diag(1, .5, .5), vMF(e, 1)
     I     V = diag(2, 1, .5), 1 + .6 <l, x>         I'     V = diag(1, .5, .2), vMF(l, 1)
     G     the M of I with B = [[1, .5, 0], [0, 1, 0], [0, 0, 1]], whose clusters leave at t ~ beta/8
-Rows are added to (or replaced in) the results file one by one; --merge adds those of other folders.
+Rows are added to (or replaced in) the results file one by one; --merge adds those of other files.
 
     python benchmarks/meanfield_sphere.py [--betas 4 16 64 256] [--families axis I G] [--tol 1e-5] [--until 20]
-                                          [--print] [--quick] [--merge FOLDER ...] [--out FOLDER]
+                                          [--device cuda] [--print] [--quick] [--merge FILE ...] [--out FOLDER]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import platform
 import time
 import warnings
 from pathlib import Path
 
 import numpy as np
+import torch
 
 import metastable as ms
 from metastable.meanfield import Skewed, VonMisesFisher, solve, solve_axial
@@ -42,12 +42,12 @@ FAMILIES = {
 }
 
 
-def row(family: str, beta: float, tol: float, times: list[float]) -> dict:
+def row(family: str, beta: float, tol: float, times: list[float], device: str) -> dict:
     weights, law = FAMILIES[family]
-    start = time.process_time()
+    start, wall = time.process_time(), time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        path = solve(weights, beta, law, times[-1], tol=tol, times=times)
+        path = solve(weights, beta, law, times[-1], tol=tol, times=times, device=device)
     middle = time.process_time()
     found = {
         "family": family,
@@ -58,7 +58,8 @@ def row(family: str, beta: float, tol: float, times: list[float]) -> dict:
         "converged": path.converged,
         "nodes": path.provenance["meanfield"]["solver_nodes"],
         "cpu_seconds": middle - start,
-        "machine": platform.machine(),
+        "wall_seconds": time.perf_counter() - wall,
+        "device": torch.cuda.get_device_name() if device == "cuda" else "one CPU core or more",
     }
     if family.startswith("axis"):
         axial = solve_axial(weights, beta, law, times, E, tol=tol)
@@ -115,6 +116,7 @@ def main() -> None:
     parser.add_argument("--until", type=float, default=20.0, help="last of the times 2, 5, 10, 20")
     parser.add_argument("--print", action="store_true", help="print the stored table, run nothing")
     parser.add_argument("--quick", action="store_true", help="one case")
+    parser.add_argument("--device", default="cpu", help="where the bundles compute attention")
     parser.add_argument("--merge", type=Path, nargs="+", default=[], help="JSON files whose rows are added")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the JSON")
     options = parser.parse_args()
@@ -128,7 +130,7 @@ def main() -> None:
     if not (options.print or options.merge):
         for beta in options.betas:
             for family in options.families:
-                fresh = row(family, beta, options.tol, times)
+                fresh = row(family, beta, options.tol, times, options.device)
                 add(file, [fresh])
                 print(table([fresh]), flush=True)
     print(table(stored(file)))

@@ -76,7 +76,9 @@ def differences_of_angles(mass: Callable[[Panels], Array], coarse: FlowMap, fine
 
 def _accuracies(tol: float, cheap: bool = True) -> Iterator[tuple[float, float]]:
     """Misplaced mass allowed, and width of the panels: cheap runs, then such that W2 = 2 sqrt(dp) is below tol."""
-    if cheap and tol < 5e-3:
+    if not cheap:
+        yield max(tol**2, LEAST_MASS), 6.0
+    elif tol < 5e-3:
         yield 1e-3 * tol, 6.0
         yield 1e-4 * tol, 5.0  # left out when the first run was torn: it would be in vain
     for share, width in ((0.3, 5.5), (0.06, 4.5), (0.02, 4.0), (2e-3, 4.0), (2e-4, 4.0), (2e-5, 4.0)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,9 +26,9 @@ LATE = 1.5
 """Time, in units of |B^T e|/gap, from which bundles replace product rules: e^{-1.5} is left of a distance to the
 dominant space. Measured at beta = 16, tol = 1e-5, V = diag(2, 1, .5): at 2 a product rule takes 14280 nodes, 25 s
 of CPU time; at 5 it had not come to an end after 200 s."""
-BUNDLE_NODES = 2**18
-"""Most nodes of a bundle: stages of a step then take 80 MB."""
-EXTRA = 0.7
+BUNDLE_NODES = 2**20
+"""Most nodes of a bundle: stages of a step then take 330 MB."""
+EXTRA = 0.5
 """Lines that the source asks for, in units of those that the kernel asks for: the flow spreads lines that start phi
 from the source by 1/(2 phi) at most, before they gather again."""
 LEAST_COMMON = 4
@@ -46,7 +47,14 @@ def is_late(flow: SelfAttention, t: float) -> bool:
 
 
 def refine_bundle(
-    flow: SelfAttention, law: Law, times: Array, tol: float, kappa: float, max_nodes: int, expected: float
+    flow: SelfAttention,
+    law: Law,
+    times: Array,
+    tol: float,
+    kappa: float,
+    max_nodes: int,
+    expected: float,
+    device: Any = None,
 ) -> Refined:
     """Flow maps on bundles of 3, 4, 5 ... times as many lines as they share, until two agree to tol."""
     misplaced = 0.3 * tol**2
@@ -58,7 +66,7 @@ def refine_bundle(
 
     def run(accuracy: Accuracy) -> FlowMap:
         bundle = Bundle.of(law, frame, common * (3 + len(bundles)), grading)
-        found = flow_map(flow, bundle, times, kappa, accuracy, max_nodes)
+        found = flow_map(flow, bundle, times, kappa, accuracy, max_nodes, device=device)
         bundles.append(bundle)
         return found
 
@@ -99,9 +107,9 @@ def _laid_out(weights: AttentionWeights, t: float, misplaced: float) -> tuple[Ar
     plane = ProductRule(normal).frame[:2].T
     values, vectors = np.linalg.eig(plane.T @ M @ plane)
     grading, source = Grading(), plane[:, 0]
-    if np.isrealobj(values):
-        low, high = np.sort(values)
-        source = plane @ vectors[:, np.argmin(values)]
+    if not np.abs(values.imag).any():  # by the values: NumPy may return real ones as complex numbers
+        low, high = np.sort(values.real)
+        source = plane @ vectors[:, np.argmin(values.real)].real
         source /= np.linalg.norm(source)
         speed = float(np.linalg.norm(B.T @ source))
         spread, leave = (high - low) / speed, (float(top.eigenvalues[0].real) - low) / speed
