@@ -11,7 +11,8 @@ Families (B = 1 but for G, laws skewed or von Mises-Fisher about e = (1, 0, 0) o
 Rows are added to (or replaced in) the results file one by one; --merge adds those of other files.
 
     python benchmarks/meanfield_sphere.py [--betas 4 16 64 256] [--families axis I G] [--tol 1e-5] [--until 20]
-                                          [--device cuda] [--print] [--quick] [--merge FILE ...] [--out FOLDER]
+                                          [--device cuda] [--axial] [--print] [--quick] [--merge FILE ...]
+                                          [--out FOLDER]
 """
 
 from __future__ import annotations
@@ -42,32 +43,35 @@ FAMILIES = {
 }
 
 
-def row(family: str, beta: float, tol: float, times: list[float], device: str) -> dict:
+def row(family: str, beta: float, tol: float, times: list[float], device: str, axial_only: bool) -> dict:
     weights, law = FAMILIES[family]
-    start, wall = time.process_time(), time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        path = solve(weights, beta, law, times[-1], tol=tol, times=times, device=device)
-    middle = time.process_time()
-    found = {
-        "family": family,
-        "beta": beta,
-        "tol": tol,
-        "times": times,
-        "resolutions": path.errors.tolist(),
-        "converged": path.converged,
-        "nodes": path.provenance["meanfield"]["solver_nodes"],
-        "cpu_seconds": middle - start,
-        "wall_seconds": time.perf_counter() - wall,
-        "device": torch.cuda.get_device_name() if device == "cuda" else "one CPU core or more",
-    }
+    found: dict = {"family": family, "beta": beta, "tol": tol, "times": times}
+    path = None
+    if not axial_only:
+        start, wall = time.process_time(), time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            path = solve(weights, beta, law, times[-1], tol=tol, times=times, device=device)
+        found |= {
+            "resolutions": path.errors.tolist(),
+            "converged": path.converged,
+            "nodes": path.provenance["meanfield"]["solver_nodes"],
+            "cpu_seconds": time.process_time() - start,
+            "wall_seconds": time.perf_counter() - wall,
+            "device": torch.cuda.get_device_name() if device == "cuda" else "CPU",
+        }
     if family.startswith("axis"):
+        start = time.process_time()
         axial = solve_axial(weights, beta, law, times, E, tol=tol)
-        found["axial"] = axial.errors.tolist()
-        found["axial_converged"] = axial.converged
-        found["axial_cpu_seconds"] = time.process_time() - middle
-        apart = (path.points[i] - axial.carry(i, path.start.points) for i in range(len(times)))
-        found["methods"] = [float(path.mass @ gap.square().sum(1)) ** 0.5 for gap in apart]
+        found |= {
+            "axial": axial.errors.tolist(),
+            "axial_converged": axial.converged,
+            "axial_nodes": axial.nodes,
+            "axial_cpu_seconds": time.process_time() - start,
+        }
+        if path is not None:
+            apart = [path.points[i] - axial.carry(i, path.start.points) for i in range(len(times))]
+            found["methods"] = [float(path.mass @ gap.square().sum(1)) ** 0.5 for gap in apart]
     return found
 
 
@@ -83,7 +87,7 @@ def table(rows: list[dict]) -> str:
             if kind == "resolutions":
                 text += f"{verdict(r['converged']):9} {r['nodes']:7d} {r['cpu_seconds']:7.0f}"
             elif kind == "axial":
-                text += f"{verdict(r['axial_converged']):9} {'':7} {r['axial_cpu_seconds']:7.0f}"
+                text += f"{verdict(r['axial_converged']):9} {r['axial_nodes']:7d} {r['axial_cpu_seconds']:7.0f}"
             else:
                 text += verdict(max(r[kind]) < r["tol"])
             lines.append(text)
@@ -95,12 +99,14 @@ def verdict(converged: bool) -> str:
 
 
 def key(r: dict) -> tuple:
-    return r["family"], r["beta"], r["tol"], r["times"]
+    return r["family"], r["beta"], r["tol"], tuple(r["times"])
 
 
 def add(file: Path, fresh: list[dict]) -> None:
-    """Rows of the file with the fresh ones in the place of those of the same case."""
-    known = {key(r)[:3] + (tuple(r["times"]),): r for r in (*stored(file), *fresh)}
+    """Rows of the file, with what the fresh ones say about the same cases."""
+    known: dict[tuple, dict] = {}
+    for r in (*stored(file), *fresh):
+        known[key(r)] = known.get(key(r), {}) | r
     file.write_text(json.dumps({"rows": sorted(known.values(), key=key)}, indent=1) + "\n")
 
 
@@ -117,6 +123,7 @@ def main() -> None:
     parser.add_argument("--print", action="store_true", help="print the stored table, run nothing")
     parser.add_argument("--quick", action="store_true", help="one case")
     parser.add_argument("--device", default="cpu", help="where the bundles compute attention")
+    parser.add_argument("--axial", action="store_true", help="only the solver for laws with an axis")
     parser.add_argument("--merge", type=Path, nargs="+", default=[], help="JSON files whose rows are added")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the JSON")
     options = parser.parse_args()
@@ -130,7 +137,7 @@ def main() -> None:
     if not (options.print or options.merge):
         for beta in options.betas:
             for family in options.families:
-                fresh = row(family, beta, options.tol, times, options.device)
+                fresh = row(family, beta, options.tol, times, options.device, options.axial)
                 add(file, [fresh])
                 print(table([fresh]), flush=True)
     print(table(stored(file)))
