@@ -1,13 +1,18 @@
-"""The mean field on S^2 at late times: two resolutions and, where there is an axis, two methods side by side.
+"""The mean field on S^2 through the exit to t = 20: two resolutions and, where there is an axis, two methods.
 
-For every family and temperature, at t = 2, 5, 10, 20: the change of the flow map between the last two bundles of
-lines, and its distance from the solver for laws with an axis, sqrt E|Phi - Phi'|^2 over rho_0; either bounds W2.
-Families: `axis` V = diag(2, 1, 1), B = 1; `I` V = diag(2, 1, .5), B = 1, a law without symmetry; `G` the same M
-with a sheared B = [[1, .5, 0], [0, 1, 0], [0, 0, 1]], whose clusters leave at t ~ beta/8. Rows are added to (or
-replaced in) the results file one by one.
+At t = 2, 5, 10, 20, sqrt E|Phi - Phi'|^2 over rho_0, which bounds W2, between
+    resolutions  the last two bundles of lines (`meanfield.solve`),
+    axial        the last two runs of the solver for laws with an axis (`meanfield.solve_axial`),
+    methods      the bundle and the axial run.
+Families (B = 1 but for G, laws skewed or von Mises-Fisher about e = (1, 0, 0) or l = (1, .5, .2)/|.|):
+    axis  V = diag(2, 1, 1), 1 + .6 <e, x>          axis'  V = diag(1, .5, .5), vMF(e, 1)
+    I     V = diag(2, 1, .5), 1 + .6 <l, x>         I'     V = diag(1, .5, .2), vMF(l, 1)
+    G     the M of I with B = [[1, .5, 0], [0, 1, 0], [0, 0, 1]], whose clusters leave at t ~ beta/8
+Rows are added to (or replaced in) the results file one by one; --merge adds those of other files.
 
-    python benchmarks/meanfield_sphere.py [--betas 16 64 256] [--families axis I G] [--tol 1e-5] [--until 20]
-                                          [--print] [--quick] [--out FOLDER]
+    python benchmarks/meanfield_sphere.py [--betas 4 16 64 256] [--families axis I G] [--tol 1e-5] [--until 20]
+                                          [--device cuda] [--axial] [--print] [--quick] [--merge FILE ...]
+                                          [--out FOLDER]
 """
 
 from __future__ import annotations
@@ -19,61 +24,90 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import torch
 
 import metastable as ms
-from metastable.meanfield import Skewed, solve, solve_axial
+from metastable.meanfield import Skewed, VonMisesFisher, solve, solve_axial
 
 TIMES = [2.0, 5.0, 10.0, 20.0]
 RESULTS = Path(__file__).parent / "results"
 SHEAR = np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
 M = np.diag([2.0, 1.0, 0.5])
-AXIS = [1.0, 0.0, 0.0]
+E, L = [1.0, 0.0, 0.0], [1.0, 0.5, 0.2]
 FAMILIES = {
-    "axis": (ms.AttentionWeights(V=np.diag([2.0, 1.0, 1.0]), B=np.eye(3)), Skewed(AXIS, 0.6)),
-    "I": (ms.AttentionWeights(V=M, B=np.eye(3)), Skewed([1.0, 0.5, 0.2], 0.6)),
-    "G": (ms.AttentionWeights(V=M @ np.linalg.inv(SHEAR).T, B=SHEAR), Skewed([1.0, 0.5, 0.2], 0.6)),
+    "axis": (ms.AttentionWeights(V=np.diag([2.0, 1.0, 1.0]), B=np.eye(3)), Skewed(E, 0.6)),
+    "axis'": (ms.AttentionWeights(V=np.diag([1.0, 0.5, 0.5]), B=np.eye(3)), VonMisesFisher(E, 1.0)),
+    "I": (ms.AttentionWeights(V=M, B=np.eye(3)), Skewed(L, 0.6)),
+    "I'": (ms.AttentionWeights(V=np.diag([1.0, 0.5, 0.2]), B=np.eye(3)), VonMisesFisher(L, 1.0)),
+    "G": (ms.AttentionWeights(V=M @ np.linalg.inv(SHEAR).T, B=SHEAR), Skewed(L, 0.6)),
 }
 
 
-def row(family: str, beta: float, tol: float, times: list[float]) -> dict:
+def row(family: str, beta: float, tol: float, times: list[float], device: str, axial_only: bool) -> dict:
     weights, law = FAMILIES[family]
-    start = time.process_time()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        path = solve(weights, beta, law, times[-1], tol=tol, times=times)
-    middle = time.process_time()
-    found = {
-        "family": family,
-        "beta": beta,
-        "tol": tol,
-        "times": times,
-        "errors": path.errors.tolist(),
-        "converged": path.converged,
-        "nodes": path.provenance["meanfield"]["solver_nodes"],
-        "cpu_seconds": middle - start,
-    }
-    if family == "axis":
-        axial = solve_axial(weights, beta, law, times, AXIS, tol=tol)
-        found["axial_errors"] = axial.errors.tolist()
-        found["axial_cpu_seconds"] = time.process_time() - middle
-        apart = (path.points[i] - axial.carry(i, path.start.points) for i in range(len(times)))
-        found["gap"] = [float(path.mass @ gap.square().sum(1)) ** 0.5 for gap in apart]
+    found: dict = {"family": family, "beta": beta, "tol": tol, "times": times}
+    path = None
+    if not axial_only:
+        start, wall = time.process_time(), time.perf_counter()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            path = solve(weights, beta, law, times[-1], tol=tol, times=times, device=device)
+        found |= {
+            "resolutions": path.errors.tolist(),
+            "converged": path.converged,
+            "nodes": path.provenance["meanfield"]["solver_nodes"],
+            "cpu_seconds": time.process_time() - start,
+            "wall_seconds": time.perf_counter() - wall,
+            "device": torch.cuda.get_device_name() if device == "cuda" else "CPU",
+        }
+    if family.startswith("axis"):
+        start = time.process_time()
+        axial = solve_axial(weights, beta, law, times, E, tol=tol)
+        found |= {
+            "axial": axial.errors.tolist(),
+            "axial_converged": axial.converged,
+            "axial_nodes": axial.nodes,
+            "axial_cpu_seconds": time.process_time() - start,
+        }
+        if path is not None:
+            apart = [path.points[i] - axial.carry(i, path.start.points) for i in range(len(times))]
+            found["methods"] = [float(path.mass @ gap.square().sum(1)) ** 0.5 for gap in apart]
     return found
 
 
 def table(rows: list[dict]) -> str:
-    lines = [f"{'':5} {'beta':>5} {'tol':>6}  resolutions at the times" + " " * 28 + "nodes   CPU s  methods"]
-    for r in sorted(rows, key=lambda r: (r["family"], r["beta"], r["times"][-1])):
-        errors, gaps = (
-            "  ".join(f"{t:g}: {x:.1e}" for t, x in zip(r["times"], values, strict=True))
-            for values in (r["errors"], r.get("gap", [0.0] * len(r["times"])))
-        )
-        lines.append(
-            f"{r['family']:5} {r['beta']:5g} {r['tol']:6.0e}  {errors}{' ' if r['converged'] else '!'} "
-            f"{r['nodes']:7d} {r['cpu_seconds']:7.0f}  {gaps if 'gap' in r else ''}"
-        )
-    lines.append("\n! = not resolved to tol, and the path says so.")
+    width = 4 * 12
+    lines = [f"{'':6} {'beta':>5} {'':11} {'W2 at the times, at most':{width}} converged   nodes   CPU s"]
+    for r in sorted(rows, key=key):
+        for kind in ("resolutions", "axial", "methods"):
+            if kind not in r:
+                continue
+            values = "  ".join(f"{t:2g}: {x:.0e}" for t, x in zip(r["times"], r[kind], strict=True))
+            text = f"{r['family']:6} {r['beta']:5g} {kind:11} {values:{width}} "
+            if kind == "resolutions":
+                text += f"{verdict(r['converged']):9} {r['nodes']:7d} {r['cpu_seconds']:7.0f}"
+            elif kind == "axial":
+                text += f"{verdict(r['axial_converged']):9} {r['axial_nodes']:7d} {r['axial_cpu_seconds']:7.0f}"
+            else:
+                text += verdict(max(r[kind]) < r["tol"])
+            lines.append(text)
     return "\n".join(lines)
+
+
+def verdict(converged: bool) -> str:
+    return "yes" if converged else "NO"
+
+
+def key(r: dict) -> tuple:
+    return r["family"], r["beta"], r["tol"], tuple(r["times"])
+
+
+def add(file: Path, fresh: list[dict]) -> None:
+    """Rows of the file, with what the fresh ones say about the same cases."""
+    known: dict[tuple, dict] = {}
+    for r in (*stored(file), *fresh):
+        known[key(r)] = known.get(key(r), {}) | r
+    file.write_text(json.dumps({"rows": sorted(known.values(), key=key)}, indent=1) + "\n")
 
 
 def stored(file: Path) -> list[dict]:
@@ -82,27 +116,30 @@ def stored(file: Path) -> list[dict]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--betas", type=float, nargs="+", default=[16, 64, 256])
+    parser.add_argument("--betas", type=float, nargs="+", default=[4, 16, 64, 256])
     parser.add_argument("--families", nargs="+", default=list(FAMILIES), choices=list(FAMILIES))
     parser.add_argument("--tol", type=float, default=1e-5)
     parser.add_argument("--until", type=float, default=20.0, help="last of the times 2, 5, 10, 20")
     parser.add_argument("--print", action="store_true", help="print the stored table, run nothing")
     parser.add_argument("--quick", action="store_true", help="one case")
+    parser.add_argument("--device", default="cpu", help="where the bundles compute attention")
+    parser.add_argument("--axial", action="store_true", help="only the solver for laws with an axis")
+    parser.add_argument("--merge", type=Path, nargs="+", default=[], help="JSON files whose rows are added")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the JSON")
     options = parser.parse_args()
     if options.quick:
-        options.betas, options.families, options.tol, options.until = [2.0], ["axis"], 1e-2, 5.0
+        options.betas, options.families, options.tol, options.until = [4.0], ["axis"], 1e-2, 20.0
     options.out.mkdir(parents=True, exist_ok=True)
     file = options.out / "meanfield_sphere.json"
     times = [t for t in TIMES if t <= options.until]
-    if not options.print:
+    for other in options.merge:
+        add(file, stored(other))
+    if not (options.print or options.merge):
         for beta in options.betas:
             for family in options.families:
-                fresh = row(family, beta, options.tol, times)
-                key = (family, beta, fresh["tol"], fresh["times"])
-                kept = [r for r in stored(file) if (r["family"], r["beta"], r["tol"], r["times"]) != key]
-                file.write_text(json.dumps({"rows": [*kept, fresh]}, indent=1) + "\n")
-                print(table([fresh]).splitlines()[1], flush=True)
+                fresh = row(family, beta, options.tol, times, options.device, options.axial)
+                add(file, [fresh])
+                print(table([fresh]), flush=True)
     print(table(stored(file)))
 
 

@@ -69,6 +69,25 @@ def test_the_field_is_that_of_tokens_on_parallels():
     assert np.allclose(velocity.norm(dim=1).numpy(), np.abs(found), atol=1e-12)
 
 
+def test_latitudes_beyond_a_pole_are_those_of_the_opposite_meridian():
+    """A stage of a step may overshoot: the field there is the mirrored one, and never no number."""
+    random = np.random.default_rng(1)
+    latitude, mass = random.uniform(-1.5, 1.5, 100), random.random(100)
+    found, beyond = np.empty((2, 100, 2))
+    _attended(latitude, latitude, mass, 9.0, 5.0, _table(), 0, 100, found)
+    _attended(latitude, math.pi - latitude, mass, 9.0, 5.0, _table(), 0, 100, beyond)
+    assert np.allclose(found, beyond, atol=1e-13)
+
+
+def test_the_end_is_reached():
+    """At t = 20 two atoms are left; E x = .52668928330 by runs at tol = 1e-5 and 3e-6, 5e-13 apart."""
+    path = solve_axial(diagonal(2, 1, 1), 4.0, Skewed(E, 0.6), [20.0], E, tol=1e-2)
+    latitude, mass = path.nodes_at(0)
+    assert path.converged and mass @ np.cos(latitude) ** 2 < 1e-12
+    misplaced = abs(mass @ np.sin(latitude) - 0.52668928330) / 2
+    assert 2 * math.sqrt(misplaced) < float(path.errors[0])
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

@@ -15,6 +15,16 @@ def test_the_rule_integrates_what_is_smooth_on_its_lines(grading):
     assert share @ bump == pytest.approx(1 / np.sqrt(1 + width**-2), abs=1e-11)
 
 
+def test_few_lines_are_enough_at_every_scale():
+    """A tip |phi|^3, as lines that leave the source make one: (w^2 + sin^2 phi)^{3/2}, 96 lines against 4096."""
+    grading, tip = Grading(0.7, 0.003), 0.01
+    few, many = (
+        float(share @ (tip**2 + np.sin(phi) ** 2) ** 1.5)
+        for phi, share in (grading.longitudes(96), grading.longitudes(4096))
+    )
+    assert few == pytest.approx(many, abs=1e-12)
+
+
 def test_lines_are_nested():
     """Every second line of 96 is every third of 144, so that two bundles can be compared on them."""
     grading = Grading(0.7, 0.01)

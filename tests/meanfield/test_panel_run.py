@@ -46,3 +46,16 @@ def test_panels_that_are_pressed_together_are_joined():
     run = Sink(Accuracy.within(1e-9, 0.1))
     frames = run.through(np.array([0.1, 6.0]), 1000).frames
     assert len(frames[0].panels) > 8 and len(frames[1].panels) == 1
+
+
+def test_a_step_into_nowhere_is_repeated():
+    """A first step of 5 leaves the interval on which the field is a number: shorter ones do not."""
+
+    class Edge(Saddle):
+        def velocity(self, t, theta):
+            return np.where(np.abs(theta) < 1.5, theta * (1 - theta**2), np.nan)
+
+    run = Edge(Accuracy.within(1e-6, 4.0))
+    run.h = 5.0
+    frame = run.through(np.array([6.0]), 1000).frames[0]
+    assert np.isfinite(frame.theta).all() and float(np.abs(frame.theta).max()) < 1.01

@@ -25,10 +25,10 @@ def test_both_methods_agree_after_the_concentration():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("beta", [16.0, 64.0])
-def test_both_methods_agree_at_late_times(beta):
-    path, axial, found = gaps(diagonal(2, 1, 1), beta, Skewed(E, 0.6), [5.0, 20.0], 1e-4)
-    assert path.converged and axial.converged and max(found) < 1e-4
+@pytest.mark.parametrize(("beta", "tol"), [(4.0, 1e-5), (16.0, 1e-4)])
+def test_both_methods_agree_at_late_times(beta, tol):
+    path, axial, found = gaps(diagonal(2, 1, 1), beta, Skewed(E, 0.6), [5.0, 20.0], tol)
+    assert path.converged and axial.converged and max(found) < tol
 
 
 @pytest.mark.slow
@@ -58,6 +58,16 @@ def test_lines_cross_the_separatrix_and_are_dense_at_its_source():
     assert np.allclose(frame[2] @ V, 2.0 * frame[2], atol=1e-12)
     assert np.allclose(V @ frame[0], 0.4 * frame[0], atol=1e-12)
     assert grading.width == pytest.approx(np.exp(-0.6 * 5.0))
+
+
+def test_eigenvalues_may_come_as_complex_numbers(monkeypatch):
+    """Some versions of NumPy return real eigenvalues so: the source of the flow on the separatrix is still seen."""
+    expected = _laid_out(diagonal(2, 1, 0.5), 5.0, 1e-10)
+    eig = np.linalg.eig
+    monkeypatch.setattr(np.linalg, "eig", lambda a: tuple(np.asarray(x, dtype=complex) for x in eig(a)))
+    frame, grading = _laid_out(diagonal(2, 1, 0.5), 5.0, 1e-10)
+    assert grading == expected[1] and grading.extra > 0
+    assert np.isrealobj(frame) and np.allclose(frame, expected[0])
 
 
 def test_product_rules_stay_where_nothing_is_torn():

@@ -155,6 +155,7 @@ def test_a_law_with_jumps_is_resolved():
         ({"times": [0.5, 0.2]}, "times must be strictly increasing"),
         ({"times": [2.0]}, "times must increase within"),
         ({"max_nodes": 3}, "max_nodes must be >= 16"),
+        ({"device": "nowhere"}, "device 'nowhere' cannot be used"),
         ({"density": Uniform(3)}, "lives in d = 3 but the weights in d = 2"),
         ({"density": lambda x: x[:, 0]}, "density must be >= 0"),
         ({"density": lambda x: x[:, 0] * math.nan}, "density must be finite"),

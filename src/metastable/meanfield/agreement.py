@@ -25,12 +25,19 @@ class Agreement:
 
 
 def agree(
-    run: Callable[[Accuracy], FlowMap], differences: Callable[[FlowMap, FlowMap], Array], times: Array, tol: float
+    run: Callable[[Accuracy], FlowMap],
+    differences: Callable[[FlowMap, FlowMap], Array],
+    times: Array,
+    tol: float,
+    cheap: bool = True,
 ) -> Agreement:
-    """Two runs of different accuracy, and on until they agree to tol, root mean square over rho_0."""
+    """Two runs of different accuracy, and on until they agree to tol, root mean square over rho_0.
+
+    cheap: begin with runs that suffice where nothing is torn apart.
+    """
     fine: FlowMap | None = None
     errors, converged, stopped = np.full(len(times), np.inf), False, ""
-    for mass, width in _accuracies(tol):
+    for mass, width in _accuracies(tol, cheap):
         if fine is not None and fine.torn and mass > max(0.3 * tol**2, LEAST_MASS):
             continue
         coarse = fine
@@ -67,9 +74,11 @@ def differences_of_angles(mass: Callable[[Panels], Array], coarse: FlowMap, fine
     return np.array(found)
 
 
-def _accuracies(tol: float) -> Iterator[tuple[float, float]]:
+def _accuracies(tol: float, cheap: bool = True) -> Iterator[tuple[float, float]]:
     """Misplaced mass allowed, and width of the panels: cheap runs, then such that W2 = 2 sqrt(dp) is below tol."""
-    if tol < 5e-3:
+    if not cheap:
+        yield max(tol**2, LEAST_MASS), 6.0
+    elif tol < 5e-3:
         yield 1e-3 * tol, 6.0
         yield 1e-4 * tol, 5.0  # left out when the first run was torn: it would be in vain
     for share, width in ((0.3, 5.5), (0.06, 4.5), (0.02, 4.0), (2e-3, 4.0), (2e-4, 4.0), (2e-5, 4.0)):

@@ -67,7 +67,8 @@ def _attended(
     """out[i] = (E[K u'], E[K_1 s'])/E[K] at the latitudes at[first:last]; along = beta b, across = beta c."""
     cells, degree = table.shape[0], table.shape[2] - 1
     n = len(latitude)
-    u, s = np.sin(latitude), np.cos(latitude)
+    # A stage of a step may overshoot a pole: there the latitude is that of the opposite meridian.
+    u, s = np.sin(latitude), np.abs(np.cos(latitude))
     for i in range(first, last):
         x, y = along * math.sin(at[i]), across * math.cos(at[i])
         sign = 1.0 if y >= 0 else -1.0

@@ -13,6 +13,7 @@ from __future__ import annotations
 import copy
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -103,27 +104,29 @@ def flow_map(
     accuracy: Accuracy,
     max_nodes: int,
     max_steps: int = 20000,
+    device: Any = None,
 ) -> FlowMap:
-    """The flow map on the bundle at increasing times."""
-    return _BundleRun(flow, bundle, accuracy, kappa, max_nodes).through(times, max_steps)
+    """The flow map on the bundle at increasing times; device: where attention is computed."""
+    return _BundleRun(flow, bundle, accuracy, kappa, max_nodes, device).through(times, max_steps)
 
 
 class _BundleRun(PanelRun):
     """Points (K, 16, 3) on the panels of all lines."""
 
-    room_to_halve, room_to_join = 0.02, 0.002
+    room_to_halve, room_to_join = 1e-3, 5e-4
     """Attention is what costs here, so that panels are halved early and hardly a step is repeated."""
 
     def __init__(
-        self, flow: SelfAttention, bundle: Bundle, accuracy: Accuracy, kappa: float, max_nodes: int
+        self, flow: SelfAttention, bundle: Bundle, accuracy: Accuracy, kappa: float, max_nodes: int, device: Any
     ) -> None:
         self.flow, self.bundle, self.lines, self.thinnest = copy.copy(flow), bundle, len(bundle.longitudes), 1.0
+        self.device = device
         panels = bundle.panels()
         super().__init__(accuracy, kappa, max_nodes, panels, bundle.start(panels))
 
     def velocity(self, t: float, theta: Array) -> Array:
-        points = torch.from_numpy(self.settled(theta).reshape(-1, 3))
-        mass = torch.from_numpy(self.mass.ravel())
+        points = torch.from_numpy(self.settled(theta).reshape(-1, 3)).to(self.device)
+        mass = torch.from_numpy(self.mass.ravel()).to(self.device)
         self.flow.rtol = min(max(ATTENTION / self.thinnest, LEAST_RTOL), LARGEST_RTOL)
         attended, weights = self.flow.attention(t, points, mass)
         depth = (
@@ -131,7 +134,8 @@ class _BundleRun(PanelRun):
         )
         self.thinnest = math.exp(-float(depth.max()))
         drift = weights.apply_after_average(attended.mean)
-        return (drift - (drift * points).sum(1, keepdim=True) * points).numpy().reshape(theta.shape)
+        tangent = drift - (drift * points).sum(1, keepdim=True) * points
+        return tangent.numpy(force=True).reshape(theta.shape)
 
     def masses(self, panels: Panels) -> Array:
         mass = self.bundle.mass(panels)

@@ -1,9 +1,11 @@
 """Longitudes of the lines of a bundle: dense where the flow spreads lines apart.
 
-    dphi/ds ~ 1/(1 + extra (width^2 + sin^2 phi)^{-2/5})
+    dphi/ds ~ 1/(1 + extra/sqrt(width^2 + sin^2 phi))
 On the separatrix plane of the zero-temperature flow, lines leave the direction a of its smallest eigenvalue, phi =
 0 and pi, at the rate r = (lambda_2 - lambda_3)/|B^T a|: the angle phi stands for the time log(1/phi)/r at which its
-lines are a radian apart. Equispaced in s, the rule converges like the trapezoidal rule that it is in s.
+lines are a radian apart. Equispaced in s, the rule converges like the trapezoidal rule that it is in s: near a
+source phi = width sinh(s/extra), which has no singularity near real s. Another power than 1/2 has one, and then 48
+lines are right to 1e-6 where these are to 1e-11.
 """
 
 from __future__ import annotations
@@ -15,10 +17,6 @@ import numpy as np
 
 from metastable.meanfield.piecewise import TWO_PI, Array, Piecewise, adapt
 
-POWER = 0.4
-"""Lines per radian grow like phi^{-4/5} towards the source, a little slower than 1/phi, which would keep them
-equally dense at all times: late, there is less mass on them to be misplaced."""
-
 
 @dataclass(frozen=True)
 class Grading:
@@ -29,7 +27,7 @@ class Grading:
 
     def density(self, phi: Array) -> Array:
         """ds/dphi."""
-        return np.asarray(1 + self.extra * (self.width**2 + np.sin(phi) ** 2) ** -POWER)
+        return np.asarray(1 + self.extra / np.hypot(self.width, np.sin(phi)))
 
     @cached_property
     def _cumulative(self) -> Piecewise:

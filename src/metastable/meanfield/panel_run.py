@@ -12,6 +12,7 @@ The circle is one line of labels (`lagrangian`), S^2 is a bundle of lines (`bund
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Self
@@ -214,7 +215,7 @@ class PanelRun(ABC):
             theta, speed, error = self._step(t, step, self.speed)
             factor = min(5.0, max(0.2, 0.9 * max(error, 1e-10) ** (-1 / 8)))
             self.steps += 1
-            if error > 1:
+            if not error <= 1:
                 h = step * min(factor, 0.9)
                 continue
             torn = self._unresolved(theta, 1.0)
@@ -240,9 +241,10 @@ class PanelRun(ABC):
         stages[-1] = self.velocity(t + h, theta)
         fifth, third = (_size(h * np.tensordot(E, stages, axes=1)) for E in (DOP853.E5, DOP853.E3))
         size = np.hypot(fifth, 0.1 * third)
-        error = np.divide(fifth**2, size, out=np.zeros_like(size), where=size > 0).max(axis=1)
+        error = np.divide(fifth**2, size, out=np.zeros_like(size), where=size != 0).max(axis=1)
         misplaced = error * _density(self.panel_mass, self.extent(self.theta))
-        return theta, stages[-1], float(misplaced.max()) / self.accuracy.step
+        worst = float(misplaced.max()) / self.accuracy.step
+        return theta, stages[-1], worst if math.isfinite(worst) else math.inf
 
 
 def _size(vectors: Array) -> Array:

@@ -76,21 +76,19 @@ class Panels:
 
     def united(self, other: Panels) -> Panels:
         """The coarsest panels that are finer than both."""
-        roots, lefts, levels = [], [], []
-        for root in range(int(self.root[-1]) + 1):
-            left = np.unique(np.concatenate([self.left[self.root == root], other.left[other.root == root]]))
-            width = np.diff(left, append=1.0)
-            roots.append(np.full(len(left), root))
-            lefts.append(left)
-            levels.append(np.rint(-np.log2(width)).astype(np.int64))
-        return Panels(np.concatenate(roots), np.concatenate(lefts), np.concatenate(levels))
+        root, left = np.append(self.root, other.root), np.append(self.left, other.left)
+        order = np.lexsort((left, root))
+        root, left = root[order], left[order]
+        new = np.append(True, (np.diff(root) != 0) | (np.diff(left) != 0))
+        root, left = root[new], left[new]
+        end = np.append(np.where(np.diff(root) == 0, left[1:], 1.0), 1.0)
+        return Panels(root, left, np.rint(-np.log2(end - left)).astype(np.int64))
 
     def read(self, values: Array, finer: Panels) -> Array:
         """The polynomials with these values (K, 16), at the nodes of finer panels."""
-        host = np.empty(len(finer), dtype=np.int64)
-        for root in range(int(self.root[-1]) + 1):
-            mine, theirs = np.flatnonzero(self.root == root), finer.root == root
-            host[theirs] = mine[np.searchsorted(self.left[mine], finer.left[theirs], side="right") - 1]
+        mine = np.append(np.ones(len(self), dtype=bool), np.zeros(len(finer), dtype=bool))
+        order = np.lexsort((~mine, np.append(self.left, finer.left), np.append(self.root, finer.root)))
+        host = (np.cumsum(mine[order]) - 1)[~mine[order]]
         shift = np.ldexp(finer.left - self.left[host], self.level[host])
         xi = 2 * shift[:, None] + np.ldexp(1.0, self.level[host] - finer.level)[:, None] * (XI + 1) - 1
         series = _along(_TO_SERIES, values[host])

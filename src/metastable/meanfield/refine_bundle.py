@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,13 +26,13 @@ LATE = 1.5
 """Time, in units of |B^T e|/gap, from which bundles replace product rules: e^{-1.5} is left of a distance to the
 dominant space. Measured at beta = 16, tol = 1e-5, V = diag(2, 1, .5): at 2 a product rule takes 14280 nodes, 25 s
 of CPU time; at 5 it had not come to an end after 200 s."""
-BUNDLE_NODES = 2**18
-"""Most nodes of a bundle: stages of a step then take 80 MB."""
-EXTRA = 0.7
+BUNDLE_NODES = 2**20
+"""Most nodes of a bundle: stages of a step then take 330 MB."""
+EXTRA = 0.5
 """Lines that the source asks for, in units of those that the kernel asks for: the flow spreads lines that start phi
 from the source by 1/(2 phi) at most, before they gather again."""
-LEAST_LINES = 16
-"""Least number of lines, and a factor of their number: a third of a bundle's lines are lines of the one before."""
+LEAST_COMMON = 4
+"""Least number of lines that two bundles share, and a factor of it: bundles have 3, 4, 5 ... times as many."""
 
 
 def is_late(flow: SelfAttention, t: float) -> bool:
@@ -46,30 +47,34 @@ def is_late(flow: SelfAttention, t: float) -> bool:
 
 
 def refine_bundle(
-    flow: SelfAttention, law: Law, times: Array, tol: float, kappa: float, max_nodes: int, expected: float
+    flow: SelfAttention,
+    law: Law,
+    times: Array,
+    tol: float,
+    kappa: float,
+    max_nodes: int,
+    expected: float,
+    device: Any = None,
 ) -> Refined:
-    """Flow maps on bundles, each of half as many lines again as the one before, until two agree to tol."""
+    """Flow maps on bundles of 3, 4, 5 ... times as many lines as they share, until two agree to tol."""
     misplaced = 0.3 * tol**2
     assert isinstance(flow.weights, AttentionWeights)
     frame, grading = _laid_out(flow.weights, float(times[-1]), misplaced)
     spacing = math.sqrt(2 * math.pi**2 / (max(kappa, 4.0) * math.log(1 / misplaced)))
-    lines = LEAST_LINES * max(1, math.ceil(grading.length / spacing / 1.5 / LEAST_LINES))
-    bundles: dict[int, Bundle] = {}
+    common = LEAST_COMMON * math.ceil(grading.length / spacing / (3 * LEAST_COMMON))
+    bundles: list[Bundle] = []
 
     def run(accuracy: Accuracy) -> FlowMap:
-        bundle = Bundle.of(law, frame, lines * 3 ** len(bundles) // 2 ** len(bundles), grading)
-        found = flow_map(flow, bundle, times, kappa, accuracy, max_nodes)
-        bundles[id(found)] = bundle
-        runs.append(found)
+        bundle = Bundle.of(law, frame, common * (3 + len(bundles)), grading)
+        found = flow_map(flow, bundle, times, kappa, accuracy, max_nodes, device=device)
+        bundles.append(bundle)
         return found
 
-    runs: list[FlowMap] = []  # keeps the maps, and with them their ids
-
     def differences(coarse: FlowMap, fine: FlowMap) -> Array:
-        return _differences(bundles[id(coarse)], coarse, bundles[id(fine)], fine)
+        return _differences(common, bundles[-2], coarse, bundles[-1], fine)
 
-    found = agree(run, differences, times, tol)
-    bundle = bundles[id(found.fine)]
+    found = agree(run, differences, times, tol, cheap=False)
+    bundle = bundles[-1]
     total = float(bundle.mass(bundle.panels()).sum())
     missed = abs(total / expected - 1)
     errors = np.maximum(found.errors, missed)
@@ -102,9 +107,9 @@ def _laid_out(weights: AttentionWeights, t: float, misplaced: float) -> tuple[Ar
     plane = ProductRule(normal).frame[:2].T
     values, vectors = np.linalg.eig(plane.T @ M @ plane)
     grading, source = Grading(), plane[:, 0]
-    if np.isrealobj(values):
-        low, high = np.sort(values)
-        source = plane @ vectors[:, np.argmin(values)]
+    if not np.abs(values.imag).any():  # by the values: NumPy may return real ones as complex numbers
+        low, high = np.sort(values.real)
+        source = plane @ vectors[:, np.argmin(values.real)].real
         source /= np.linalg.norm(source)
         speed = float(np.linalg.norm(B.T @ source))
         spread, leave = (high - low) / speed, (float(top.eigenvalues[0].real) - low) / speed
@@ -113,9 +118,8 @@ def _laid_out(weights: AttentionWeights, t: float, misplaced: float) -> tuple[Ar
     return np.stack([source, np.cross(normal, source), normal]), grading
 
 
-def _differences(coarse_bundle: Bundle, coarse: FlowMap, fine_bundle: Bundle, fine: FlowMap) -> Array:
+def _differences(common: int, coarse_bundle: Bundle, coarse: FlowMap, fine_bundle: Bundle, fine: FlowMap) -> Array:
     """sqrt E_{rho_0} |Phi - Phi'|^2 at every time, over the lines that both have, on panels finer than both."""
-    common = math.gcd(len(coarse_bundle.longitudes), len(fine_bundle.longitudes))
     shared = coarse_bundle.every(len(coarse_bundle.longitudes) // common)
     found = []
     for a, b in zip(coarse.frames, fine.frames, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,7 +44,13 @@ FIRST_CAP = 6
 
 
 def refine_sphere(
-    flow: Flow, law: Law, times: Array, tol: float, kappa: float, max_nodes: int | None = None
+    flow: Flow,
+    law: Law,
+    times: Array,
+    tol: float,
+    kappa: float,
+    max_nodes: int | None = None,
+    device: Any = None,
 ) -> Refined:
     """Product rules (d = 3) or Sobol points (d > 3), judged by tokens without mass, each number of nodes by itself.
 
@@ -65,7 +72,7 @@ def refine_sphere(
     expected, hidden = quadrature.expected(law.integral())
     smooth = law.d == 3 and not quadrature.law.caps and not hidden
     if smooth and plain_attention(flow) and is_late(flow, float(times[-1])):
-        return refine_bundle(flow, law, times, tol, kappa, max_nodes or BUNDLE_NODES, expected)
+        return refine_bundle(flow, law, times, tol, kappa, max_nodes or BUNDLE_NODES, expected, device)
     max_nodes = max_nodes or MOST_NODES
     size = quadrature.first_size(kappa)
     base = run(size if hidden else _seen_size(quadrature, size, expected, tol, max_nodes))

@@ -19,7 +19,7 @@ from metastable.meanfield.path import MeanFieldPath
 from metastable.meanfield.refine import Refined, refine_atoms
 from metastable.meanfield.refine_circle import refine_circle
 from metastable.meanfield.refine_sphere import refine_sphere
-from metastable.measure import Measure
+from metastable.measure import Measure, on_device
 from metastable.solve.provenance import provenance
 from metastable.weights import AttentionWeights, Schedule
 
@@ -42,6 +42,7 @@ def solve(
     normalized: bool = True,
     strict: bool = False,
     max_nodes: int | None = None,
+    device: Any = None,
 ) -> MeanFieldPath:
     """d/dt rho_t + div(rho_t v_beta[rho_t]) = 0 on S^{d-1},   v_beta[rho](x) = P_x V m_beta[rho](x).
 
@@ -58,13 +59,17 @@ def solve(
     normalized: False for the unnormalised flow, v = P_x V E[y e^{beta <x, By>}].
     strict: raise `SolveError` when tol is not reached. By default the best path is returned with a warning and with
         `path.converged` False, because its error estimate is as good as before.
-    max_nodes: how far refinement may go (defaults: 8192 on the circle, 20000 on S^2 and beyond, 2^18 in a bundle).
+    max_nodes: how far refinement may go (defaults: 8192 on the circle, 20000 on S^2 and beyond, 2^20 in a bundle).
+    device: where attention is computed at late times on S^2, which take long: "cuda" where there is one. All else
+        stays on the CPU, and so does the path.
 
     Nodes: on the circle panels, halved where the flow stretches, and a final interpolation to nodes so dense
     that W2 to two antipodal atoms can be read off them to tol as well; on S^2 product Gauss rules, graded towards
     E^perp, and at late times, where E is a line, bundles of lines across E^perp with panels of their own (N12); for
     d > 3 a Sobol sequence. Past the exit of the metastable phase the circle reaches some 5e-7 in W2 and not much
-    less: tokens are torn apart there, a misplaced mass dp costs 2 sqrt(dp), and rounding leaves 1e-14.
+    less: tokens are torn apart there, a misplaced mass dp costs 2 sqrt(dp), and rounding leaves 1e-14. On S^2 two
+    bundles agree to 1e-5 at t = 20 for beta = 4 in two minutes of one core; larger beta ask for more lines and
+    steps, and none has been run to the end at this tol. Laws with an axis reach it to beta = 256 (`solve_axial`).
 
     >>> w = AttentionWeights(V=[[2.0, 0.0], [0.0, 1.0]], B=[[1.0, 0.0], [0.0, 1.0]])
     >>> path = solve(w, 16.0, lambda x: 1 + 0.5 * x[:, 0], t=1.0, tol=1e-5)
@@ -73,7 +78,7 @@ def solve(
     """
     beta = number(beta, "beta", least=0.0)
     flow = (SelfAttention if flag(normalized, "normalized") else UnnormalizedAttention)(w, beta)
-    return solve_flow(flow, density, t, tol, times, strict=strict, max_nodes=max_nodes)
+    return solve_flow(flow, density, t, tol, times, strict=strict, max_nodes=max_nodes, device=device)
 
 
 def solve_flow(
@@ -85,6 +90,7 @@ def solve_flow(
     *,
     strict: bool = False,
     max_nodes: int | None = None,
+    device: Any = None,
 ) -> MeanFieldPath:
     """`solve` for any flow on the sphere (several heads, scheduled weights): v is the velocity of the flow."""
     instance(flow, "flow", Flow, "a Flow such as SelfAttention")
@@ -93,6 +99,7 @@ def solve_flow(
     tol, strict = number(tol, "tol", least=LEAST_TOL, most=2.0), flag(strict, "strict")
     max_nodes = None if max_nodes is None else integer(max_nodes, "max_nodes", least=16)
     t = number(t, "t", least=0, most=LONGEST)
+    on_device(torch.empty(0), device)
     if flow.d < 2:
         raise InvalidInput(f"the sphere S^(d-1) needs d >= 2, got weights with d = {flow.d}")
     saved = _times(times, t)
@@ -104,7 +111,7 @@ def solve_flow(
     elif flow.d == 2:
         refined = refine_circle(flow, law, grid, tol, sharpness(flow), max_nodes or 8192)
     else:
-        refined = refine_sphere(flow, law, grid, tol, sharpness(flow), max_nodes)
+        refined = refine_sphere(flow, law, grid, tol, sharpness(flow), max_nodes, device)
     if not refined.converged:
         sentence = (
             f"the mean field was not resolved to tol = {tol:g}: the last refinement, to {refined.nodes} nodes, "
