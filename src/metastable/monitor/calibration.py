@@ -215,12 +215,18 @@ def _finished(learners: dict[str, Any]) -> dict[str, Channel]:
     return channels
 
 
-def moved(value: Any, device: torch.device) -> Any:
-    """A fitted object with every tensor in it on a device."""
+def moved(value: Any, device: torch.device, known: dict[int, Any] | None = None) -> Any:
+    """A fitted object with every tensor in it on a device; what two channels share, they share there, too."""
+    known = {} if known is None else known
+    if id(value) in known:
+        return known[id(value)]
     if isinstance(value, Tensor):
-        return value.to(device)
+        known[id(value)] = value.to(device)
+        return known[id(value)]
     if isinstance(value, tuple):
-        return tuple(moved(part, device) for part in value)
+        return tuple(moved(part, device, known) for part in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: moved(getattr(value, f.name), device) for f in fields(value)})
+        parts = {f.name: moved(getattr(value, f.name), device, known) for f in fields(value)}
+        known[id(value)] = replace(value, **parts)
+        return known[id(value)]
     return value

@@ -33,7 +33,7 @@ from metastable.monitor.identity import Identity
 from metastable.monitor.lengths import LengthTrend
 from metastable.monitor.pairs import Pairs
 
-SCHEMA = "metastable/monitor/2"
+SCHEMA = "metastable/monitor/3"
 CLASSES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
