@@ -16,6 +16,7 @@ from metastable.errors import InvalidInput
 from metastable.monitor.batches import traces
 from metastable.monitor.channels.apart import ApartLearner
 from metastable.monitor.channels.channel import Channel, Evidence
+from metastable.monitor.channels.characters import CharactersLearner, spellings
 from metastable.monitor.channels.coherence import CoherenceLearner
 from metastable.monitor.channels.lexical import LexicalLearner
 from metastable.monitor.channels.looked import LookedLearner
@@ -148,7 +149,7 @@ def calibrate(
             lengths[numbers[own]] = trace.lengths
             yield own, trace
 
-    learners = _learners(ear, pooling, inputs.vocabulary, [items[i] for i in parts["fit"]])
+    learners = _learners(ear, pooling, inputs, [items[i] for i in parts["fit"]])
     for _, trace in runs("fit"):
         for learner in learners.values():
             learner.add(trace)
@@ -189,15 +190,18 @@ def calibrate(
     )
 
 
-def _learners(ear: Ear, pooling: str, vocabulary: int, fitted: Sequence[Any]) -> dict[str, Any]:
+def _learners(ear: Ear, pooling: str, inputs: Inputs, fitted: Sequence[Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "struct": StructureLearner(),
         "typ win": TokenLearner(),
         "lay emb": PooledLearner(pooling),
         "apart": ApartLearner(),
     }
-    if ear.kind == "text" and vocabulary:
-        found["lex"] = LexicalLearner(vocabulary)
+    if ear.kind == "text" and inputs.vocabulary:
+        found["lex rare"] = LexicalLearner(inputs.vocabulary)
+        written = spellings(inputs.tokenizer, inputs.vocabulary)
+        if written is not None:
+            found["chars"] = CharactersLearner(written)
         table = embeddings(ear.model)
         found[COHERENCE] = CoherenceLearner(
             None if table is None else Pairs.fit(table, content(fitted, ear.special))

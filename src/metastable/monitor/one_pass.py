@@ -103,8 +103,8 @@ def _onto(row, inverse, shift, centred, scaled, out):  # type: ignore[no-untyped
 
 
 @numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
-def _read_texts(begin, end, place, x, inverse, shift, centred, scaled, column, counts, start, points, first, sums,
-                steps):  # type: ignore[no-untyped-def]  # fmt: skip
+def _read_texts(begin, end, place, x, inverse, shift, centred, scaled, *arrays):  # type: ignore[no-untyped-def]
+    column, counts, start, points, first, sums, steps = arrays
     k, d = points.shape[2], points.shape[3]
     at_once = len(inverse) > 0 and not scaled
     nothing = np.zeros(d, np.float32)
