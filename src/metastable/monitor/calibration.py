@@ -198,7 +198,7 @@ def _learners(ear: Ear, pooling: str, inputs: Inputs, fitted: Sequence[Any]) -> 
         "apart": ApartLearner(),
     }
     if ear.kind == "text" and inputs.vocabulary:
-        found["lex rare"] = LexicalLearner(inputs.vocabulary)
+        found["lex"] = LexicalLearner(inputs.vocabulary)
         written = spellings(inputs.tokenizer, inputs.vocabulary)
         if written is not None:
             found["chars"] = CharactersLearner(written)

@@ -21,7 +21,7 @@ from metastable.monitor.calibration import Calibration
 from metastable.monitor.channels.apart import Apart
 from metastable.monitor.channels.characters import Characters
 from metastable.monitor.channels.coherence import Coherence
-from metastable.monitor.channels.lexical import Lexical, Rare
+from metastable.monitor.channels.lexical import Lexical
 from metastable.monitor.channels.looked import Looked
 from metastable.monitor.channels.pooled import Embedding, Layers
 from metastable.monitor.channels.structure import Structure
@@ -38,7 +38,7 @@ SCHEMA = "metastable/monitor/3"
 CLASSES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        Calibration, Apart, Characters, Coherence, Pairs, Lexical, Rare, Looked, Embedding, Layers, Structure,
+        Calibration, Apart, Characters, Coherence, Pairs, Lexical, Looked, Embedding, Layers, Structure,
         Typical, Window, Conformal, Deviation, Blocks, Gaussian, Identity, LengthTrend,
     )
 }  # fmt: skip

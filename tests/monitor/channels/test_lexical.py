@@ -4,7 +4,6 @@ import numpy as np
 import torch
 
 from metastable.monitor.channels.lexical import Lexical, LexicalLearner
-from metastable.monitor.channels.tokens import WINDOW
 from metastable.monitor.trace import Trace
 
 
@@ -20,7 +19,7 @@ def spoken(*texts: list[int]) -> Trace:
 def learnt() -> Lexical:
     learner = LexicalLearner(10)
     learner.add(spoken([1, 2, 3], [1, 2, 2]))
-    return learner.finish()[0]
+    return learner.finish()
 
 
 def test_surprisal_is_that_of_the_counts() -> None:
@@ -48,28 +47,3 @@ def test_an_id_beyond_the_vocabulary_and_an_empty_text_have_an_answer() -> None:
     law = learnt()
     assert np.isfinite(law.surprisal(np.array([1, 12]))).all()
     assert len(law.surprisal(np.array([], dtype=int))) == 0
-
-
-def test_the_rarest_window_is_found_by_looking_at_all_of_them() -> None:
-    chance = np.random.default_rng(0)
-    learner = LexicalLearner(40)
-    learner.add(spoken(*[[int(i) for i in chance.integers(0, 30, 50)] for _ in range(20)]))
-    _, rare = learner.finish()
-    counts = np.bincount(np.concatenate(learner.rows), minlength=40)
-    alone = -np.log((counts + 1) / (counts.sum() + 40))
-    texts = [[int(i) for i in chance.integers(0, 40, n)] for n in (60, 17, 16, 5, 1)]
-    told = rare.evidence(spoken(*texts))
-    weights = told.weights()
-    assert weights is not None
-    for b, text in enumerate(texts):
-        width = min(WINDOW, len(text))
-        means = [alone[text[i : i + width]].mean() for i in range(len(text) - width + 1)]
-        np.testing.assert_allclose(told.values[b], max(means), rtol=1e-5)
-        assert np.flatnonzero(weights[b]).tolist() == [int(np.argmax(means)) + i for i in range(width)]
-
-
-def test_a_text_without_tokens_and_an_unknown_id_are_no_error_for_rare() -> None:
-    learner = LexicalLearner(10)
-    learner.add(spoken([1, 2, 3], [1, 2, 2]))
-    told = learner.finish()[1].evidence(spoken([], [12, 3]))
-    assert told.values[0] == 0 and told.values[1] > 0 and np.isfinite(told.weights()).all()

@@ -1,4 +1,4 @@
-"""LEX and RARE: surprisal of the token ids, in pairs and one by one; no model is asked."""
+"""LEX: surprisal of the token ids under a bigram law; no model is asked."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import numpy as np
 from jaxtyping import Float, Integer
 
 from metastable.monitor.channels.channel import Evidence
-from metastable.monitor.channels.tokens import WINDOW
-from metastable.monitor.channels.windows import inside, worst_windows
 from metastable.monitor.trace import Trace
 
 BACKING = 1.0
@@ -65,22 +63,6 @@ class Lexical:
         return np.split(-np.log(p), ends[:-1])
 
 
-@dataclass(frozen=True, eq=False)
-class Rare:
-    """The largest mean over a window of tokens of -log p(b), p(b) = (c(b) + 1) / (N + V)."""
-
-    surprisal: Float[np.ndarray, "v"]
-
-    def evidence(self, trace: Trace) -> Evidence:
-        """How rare the tokens of the rarest window are."""
-        assert trace.ids is not None
-        sizes = np.array([len(ids) for ids in trace.ids])
-        ids = np.minimum(np.concatenate(trace.ids).astype(np.int64), len(self.surprisal) - 1)
-        told = self.surprisal[ids].astype(np.float64)
-        values, begins = worst_windows(told, np.ones(len(told)), sizes, WINDOW)
-        return Evidence(values, np.full(len(values), -1), lambda: inside(trace, told, begins, WINDOW))
-
-
 class LexicalLearner:
     """Counts tokens and pairs of tokens."""
 
@@ -93,8 +75,8 @@ class LexicalLearner:
         assert trace.ids is not None
         self.rows += [np.asarray(ids, dtype=np.int64) for ids in trace.ids]
 
-    def finish(self) -> tuple[Lexical, Rare]:
-        """Both channels."""
+    def finish(self) -> Lexical:
+        """The channel."""
         size = self.vocabulary
         ids = np.concatenate([np.minimum(row, size - 1) for row in self.rows])
         codes = np.concatenate(
@@ -103,5 +85,4 @@ class LexicalLearner:
         pairs, counts = np.unique(codes, return_counts=True)
         followed = np.bincount(pairs // size, weights=counts, minlength=size).astype(np.int32)
         singles = np.bincount(ids, minlength=size).astype(np.int32)
-        alone = -np.log((singles + 1.0) / (len(ids) + size)).astype(np.float32)
-        return Lexical(singles, followed, pairs, counts.astype(np.int32)), Rare(alone)
+        return Lexical(singles, followed, pairs, counts.astype(np.int32))
