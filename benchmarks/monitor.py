@@ -112,7 +112,7 @@ def main() -> None:
     cuda = arguments.device == "cuda"
     if cuda and not torch.cuda.is_available():
         raise NotDefined("no GPU was found; run without --device cuda")
-    rounds = 4 if arguments.quick else 12
+    rounds = 4 if arguments.quick else 8
     model = bert()
     encoder = load(model, name="random BERT")
     model = model.to("cuda").half() if cuda else model

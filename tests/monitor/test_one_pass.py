@@ -58,3 +58,14 @@ def test_what_cannot_be_read_in_one_pass_is_read_all_the_same(change: str) -> No
         plain.take(place, onto, given[place].float().contiguous())
     assert plain.fused and not room.fused
     torch.testing.assert_close(room.points, plain.points, atol=1e-6, rtol=1e-5)
+
+
+def test_numbers_that_are_none_stay_so() -> None:
+    x, chosen = made(2)
+    x[0][0, :, 3] = torch.nan
+    x[1][1] = torch.inf
+    room = Room(torch.zeros(PLACES, B, K, D), chosen)
+    for place in range(PLACES):
+        room.take(place, maps("plain"), x[place])
+    assert room.sums[0, 0].isnan().any() and room.sums[1, 1].isnan().any() and room.steps[0, 0].isnan()
+    assert torch.isfinite(room.sums[:, 4]).all()

@@ -25,6 +25,7 @@ from metastable.monitor.channels.structure import StructureLearner
 from metastable.monitor.channels.tokens import TokenLearner
 from metastable.monitor.conformal import Conformal
 from metastable.monitor.corruption import DISPLACED, REPLACED, content, corrupted
+from metastable.monitor.deviation import Deviation
 from metastable.monitor.drift import Blocks
 from metastable.monitor.lengths import LengthTrend
 from metastable.monitor.listening import Ear
@@ -161,7 +162,7 @@ def calibrate(
             for own, trace in traces(ear, inputs, copies):
                 learners[COHERENCE].add_corrupted(trace, [touched[i] for i in own], kind)
     report("fitting the channels")
-    channels = _finished(learners)
+    channels = _finished(learners, next(ear.model.parameters()).device)
     scores: dict[str, np.ndarray] = {}
     for part in ("ranks", "recalibration"):
         scores[part] = np.zeros((len(parts[part]), len(channels)))
@@ -177,7 +178,7 @@ def calibrate(
     last = parts["recalibration"]
     return Calibration(
         names=tuple(channels),
-        channels=tuple(channels.values()),
+        channels=moved(tuple(channels.values()), torch.device("cpu")),
         trend=trend,
         conformal=conformal,
         whole=whole,
@@ -211,12 +212,13 @@ def _learners(ear: Ear, pooling: str, inputs: Inputs, fitted: Sequence[Any]) -> 
     return found
 
 
-def _finished(learners: dict[str, Any]) -> dict[str, Channel]:
+def _finished(learners: dict[str, Any], device: torch.device) -> dict[str, Channel]:
+    """Channels by name, on the device where the model runs."""
     channels: dict[str, Channel] = {}
     for names, learner in learners.items():
         made = learner.finish()
         channels |= dict(zip(names.split(), made if isinstance(made, tuple) else (made,), strict=True))
-    return channels
+    return dict(zip(channels, moved(tuple(channels.values()), device), strict=True))
 
 
 def moved(value: Any, device: torch.device, known: dict[int, Any] | None = None) -> Any:
@@ -224,6 +226,8 @@ def moved(value: Any, device: torch.device, known: dict[int, Any] | None = None)
     known = {} if known is None else known
     if id(value) in known:
         return known[id(value)]
+    if isinstance(value, Deviation):  # of a few features, which are read on the CPU
+        return value
     if isinstance(value, Tensor):
         known[id(value)] = value.to(device)
         return known[id(value)]

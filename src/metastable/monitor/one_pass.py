@@ -79,7 +79,7 @@ class Room:
         over_rows(work, b, cost=_NANOSECONDS * b * k * d)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
 def _onto(row, inverse, shift, centred, scaled, out):  # type: ignore[no-untyped-def]
     square, middle = np.float32(0), np.float32(0)
     if centred:
@@ -102,7 +102,7 @@ def _onto(row, inverse, shift, centred, scaled, out):  # type: ignore[no-untyped
             out[a] *= factor
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
 def _read_texts(begin, end, place, x, inverse, shift, centred, scaled, *arrays):  # type: ignore[no-untyped-def]
     column, counts, start, points, first, sums, steps = arrays
     k, d = points.shape[2], points.shape[3]

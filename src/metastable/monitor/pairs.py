@@ -63,8 +63,10 @@ class Pairs:
             self.before.index_select(0, a).float() * self.behind.index_select(0, b)
             for a, b in ((one, here), (here, other))
         ]
-        real = torch.from_numpy(inner).to(self.before.device)[..., None]
-        return told[0].view(*at.shape, -1) * real[0], told[1].view(*at.shape, -1) * real[1]
+        real, device = torch.from_numpy(inner).to(self.before.device)[..., None], trace.points.device
+        one_by_one = (part.view(*at.shape, -1) * held for part, held in zip(told, real, strict=True))
+        before, behind = (part.to(device) for part in one_by_one)
+        return before, behind
 
     @property
     def last(self) -> int:

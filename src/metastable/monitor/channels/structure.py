@@ -87,7 +87,7 @@ def _pairs(trace: Trace) -> Float[Tensor, "f b"]:
     return torch.from_numpy(_cosines(*(t.cpu().numpy() for t in (s @ s.mT, mask)))).to(s)
 
 
-@numba.njit(nogil=True, cache=True, fastmath=True, error_model="numpy")
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
 def _cosines(cosine, mask):  # type: ignore[no-untyped-def]
     """Mean square and mean largest of the cosines of different tokens, (places, b, k, k) -> (2 places, b)."""
     places, texts = cosine.shape[:2]
