@@ -61,15 +61,6 @@ def test_products_stop_at_the_ends_of_a_text_and_follow_the_chosen_tokens() -> N
         torch.testing.assert_close(found, torch.stack(wanted), rtol=2e-3, atol=2e-3)
 
 
-def test_weighted_products_are_summed() -> None:
-    table, texts = drawn(20)
-    pairs = Pairs.fit(table, texts)
-    trace = said([[1, 2, 3], [4, 5]], [[0, 1, 2], [0, 1]])
-    one, other = torch.tensor([1.0, -2.0, 0.5]), torch.tensor([0.0, 1.0, 3.0])
-    before, behind = pairs.products(trace)
-    torch.testing.assert_close(pairs.weighted(trace, one, other), before @ one + behind @ other)
-
-
 def test_texts_of_single_tokens_have_no_pairs() -> None:
     pairs = Pairs.fit(torch.randn(10, 4), [np.array([3]), np.array([], dtype=np.int64)])
     assert not pairs.before.any()

@@ -28,7 +28,7 @@ def test_laws_that_two_channels_share_are_written_once(monitor, tmp_path) -> Non
 def test_no_text_of_the_calibration_is_in_the_file(monitor, tmp_path) -> None:
     with np.load(monitor.save(tmp_path / "c.npz"), allow_pickle=False) as file:
         header = json.loads(bytes(file["header"]))
-    assert header["schema"] == "metastable/monitor/2"
+    assert header["schema"] == "metastable/monitor/3"
 
 
 @pytest.mark.parametrize("cut", [0, 1, 100, 0.5, -10])

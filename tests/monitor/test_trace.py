@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from metastable.monitor.trace import Trace, chosen
+from metastable.monitor.trace import Trace, _all_at_once, chosen
 
 
 def test_all_tokens_where_there_is_room() -> None:
@@ -39,3 +39,22 @@ def test_means_are_over_real_tokens() -> None:
     mask = torch.tensor([[True, True, False]])
     trace = Trace(points, points[:, :, 0], mask, torch.arange(3)[None], np.array([2]))
     assert trace.means()[0, 0].tolist() == [0.5, 0.5, 0.0, 0.0]
+
+
+def test_any_tokens_are_chosen_evenly() -> None:
+    """Any mask, any number: against numpy's even spacing, and as a GPU does it."""
+    g = torch.Generator().manual_seed(0)
+    for most in (None, 1, 2, 8, 40):
+        content = torch.rand(12, 30, generator=g) < 0.6
+        content[3] = False
+        column, mask, number = chosen(content, most)
+        other = _all_at_once(content, most)
+        assert torch.equal(mask, other[1]) and torch.equal(number, other[2])
+        assert torch.equal(column[mask], other[0][mask])
+        for b, row in enumerate(content):
+            places = row.nonzero().flatten()
+            k = len(places) if most is None else min(most, len(places))
+            picks = np.floor(np.linspace(0, len(places) - 1, k) + 0.5).astype(int) if k > 1 else np.arange(k)
+            assert mask[b].sum() == k and mask[b, :k].all()
+            assert number[b, :k].tolist() == picks.tolist()
+            assert column[b, :k].tolist() == places[picks].tolist()

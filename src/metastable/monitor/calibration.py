@@ -16,6 +16,7 @@ from metastable.errors import InvalidInput
 from metastable.monitor.batches import traces
 from metastable.monitor.channels.apart import ApartLearner
 from metastable.monitor.channels.channel import Channel, Evidence
+from metastable.monitor.channels.characters import CharactersLearner, spellings
 from metastable.monitor.channels.coherence import CoherenceLearner
 from metastable.monitor.channels.lexical import LexicalLearner
 from metastable.monitor.channels.looked import LookedLearner
@@ -24,6 +25,7 @@ from metastable.monitor.channels.structure import StructureLearner
 from metastable.monitor.channels.tokens import TokenLearner
 from metastable.monitor.conformal import Conformal
 from metastable.monitor.corruption import DISPLACED, REPLACED, content, corrupted
+from metastable.monitor.deviation import Deviation
 from metastable.monitor.drift import Blocks
 from metastable.monitor.lengths import LengthTrend
 from metastable.monitor.listening import Ear
@@ -148,7 +150,7 @@ def calibrate(
             lengths[numbers[own]] = trace.lengths
             yield own, trace
 
-    learners = _learners(ear, pooling, inputs.vocabulary, [items[i] for i in parts["fit"]])
+    learners = _learners(ear, pooling, inputs, [items[i] for i in parts["fit"]])
     for _, trace in runs("fit"):
         for learner in learners.values():
             learner.add(trace)
@@ -160,7 +162,7 @@ def calibrate(
             for own, trace in traces(ear, inputs, copies):
                 learners[COHERENCE].add_corrupted(trace, [touched[i] for i in own], kind)
     report("fitting the channels")
-    channels = _finished(learners)
+    channels = _finished(learners, next(ear.model.parameters()).device)
     scores: dict[str, np.ndarray] = {}
     for part in ("ranks", "recalibration"):
         scores[part] = np.zeros((len(parts[part]), len(channels)))
@@ -176,7 +178,7 @@ def calibrate(
     last = parts["recalibration"]
     return Calibration(
         names=tuple(channels),
-        channels=tuple(channels.values()),
+        channels=moved(tuple(channels.values()), torch.device("cpu")),
         trend=trend,
         conformal=conformal,
         whole=whole,
@@ -189,15 +191,18 @@ def calibrate(
     )
 
 
-def _learners(ear: Ear, pooling: str, vocabulary: int, fitted: Sequence[Any]) -> dict[str, Any]:
+def _learners(ear: Ear, pooling: str, inputs: Inputs, fitted: Sequence[Any]) -> dict[str, Any]:
     found: dict[str, Any] = {
         "struct": StructureLearner(),
         "typ win": TokenLearner(),
         "lay emb": PooledLearner(pooling),
         "apart": ApartLearner(),
     }
-    if ear.kind == "text" and vocabulary:
-        found["lex"] = LexicalLearner(vocabulary)
+    if ear.kind == "text" and inputs.vocabulary:
+        found["lex"] = LexicalLearner(inputs.vocabulary)
+        written = spellings(inputs.tokenizer, inputs.vocabulary)
+        if written is not None:
+            found["chars"] = CharactersLearner(written)
         table = embeddings(ear.model)
         found[COHERENCE] = CoherenceLearner(
             None if table is None else Pairs.fit(table, content(fitted, ear.special))
@@ -207,20 +212,29 @@ def _learners(ear: Ear, pooling: str, vocabulary: int, fitted: Sequence[Any]) ->
     return found
 
 
-def _finished(learners: dict[str, Any]) -> dict[str, Channel]:
+def _finished(learners: dict[str, Any], device: torch.device) -> dict[str, Channel]:
+    """Channels by name, on the device where the model runs."""
     channels: dict[str, Channel] = {}
     for names, learner in learners.items():
         made = learner.finish()
         channels |= dict(zip(names.split(), made if isinstance(made, tuple) else (made,), strict=True))
-    return channels
+    return dict(zip(channels, moved(tuple(channels.values()), device), strict=True))
 
 
-def moved(value: Any, device: torch.device) -> Any:
-    """A fitted object with every tensor in it on a device."""
+def moved(value: Any, device: torch.device, known: dict[int, Any] | None = None) -> Any:
+    """A fitted object with every tensor in it on a device; what two channels share, they share there, too."""
+    known = {} if known is None else known
+    if id(value) in known:
+        return known[id(value)]
+    if isinstance(value, Deviation):  # of a few features, which are read on the CPU
+        return value
     if isinstance(value, Tensor):
-        return value.to(device)
+        known[id(value)] = value.to(device)
+        return known[id(value)]
     if isinstance(value, tuple):
-        return tuple(moved(part, device) for part in value)
+        return tuple(moved(part, device, known) for part in value)
     if is_dataclass(value) and not isinstance(value, type):
-        return replace(value, **{f.name: moved(getattr(value, f.name), device) for f in fields(value)})
+        parts = {f.name: moved(getattr(value, f.name), device, known) for f in fields(value)}
+        known[id(value)] = replace(value, **parts)
+        return known[id(value)]
     return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -17,10 +18,13 @@ but for rounding, which would be divided by."""
 
 @dataclass(frozen=True, eq=False)
 class Gaussian:
-    """|(x - mean) W|^2 with W W^T the inverse of (1 - a) S + a tr(S)/d I, a the share of Ledoit and Wolf."""
+    """|(x - mean) W|^2 with W W^T the inverse of (1 - a) S + a tr(S)/d I, a the share of Ledoit and Wolf.
+
+    The columns of W are the principal directions by ascending variance; some of them may be left out.
+    """
 
     mean: Float[Tensor, "d"]
-    whiten: Float[Tensor, "d d"]
+    whiten: Float[Tensor, "d r"]
 
     @classmethod
     def fit(cls, rows: Float[Tensor, "n d"]) -> Gaussian:
@@ -29,15 +33,35 @@ class Gaussian:
         moments.add(rows)
         return moments.gaussian()
 
-    def whitened(self, rows: Float[Tensor, "*b d"]) -> Float[Tensor, "*b d"]:
+    def outermost(self, most: int) -> Gaussian:
+        """The same in `most` directions of least and `most` of largest variance."""
+        r = self.whiten.shape[1]
+        if 2 * most >= r:
+            return self
+        return Gaussian(self.mean, torch.cat((self.whiten[:, :most], self.whiten[:, r - most :]), dim=1))
+
+    def thinned(self, most: int) -> Gaussian:
+        """The same in about `most` directions, evenly spread from the least variance to the largest."""
+        step = max(1, self.whiten.shape[1] // most)
+        return Gaussian(self.mean, self.whiten[:, ::step].contiguous())
+
+    def whitened(self, rows: Float[Tensor, "*b d"]) -> Float[Tensor, "*b r"]:
         """(x - mean) W for every row."""
-        flat = torch.addmm(-(self.mean @ self.whiten), rows.reshape(-1, rows.shape[-1]), self.whiten)
-        return flat.view(rows.shape)
+        flat = torch.addmm(self._origin, rows.reshape(-1, rows.shape[-1]), self.whiten)
+        return flat.view(*rows.shape[:-1], -1)
 
     def distance(self, rows: Float[Tensor, "*b d"]) -> Float[Tensor, "*b"]:
         """Squared distance of Mahalanobis of every row."""
-        away = self.whitened(rows)
-        return torch.linalg.vecdot(away, away)
+        return torch.linalg.vector_norm(self.whitened(rows), dim=-1).square()
+
+    def typical(self, rows: Float[Tensor, "*b d"]) -> Float[Tensor, "*b"]:
+        """The squared distance per direction: one in the mean."""
+        return self.distance(rows) / self.whiten.shape[1]
+
+    @cached_property
+    def _origin(self) -> Float[Tensor, "r"]:
+        """-mean W: a product as dear as that of a text, made once."""
+        return -(self.mean @ self.whiten)
 
 
 class Moments:

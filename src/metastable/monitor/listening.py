@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from metastable.encoders.site import Site
 from metastable.errors import InvalidInput
 from metastable.monitor.glance import Glance, glances
+from metastable.monitor.one_pass import Chosen, Room
 from metastable.monitor.onto_sphere import OntoSphere
-from metastable.monitor.trace import Trace, chosen, rows_of
+from metastable.monitor.trace import STEPS, SUMS, Trace, chosen
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +79,8 @@ class Recording:
     ) -> None:
         self.ear = ear
         self._memory = memory
-        self.points: list[Tensor] = []
-        self.first: list[Tensor] = []
+        self.heard = 0
+        """Places that were heard."""
         self.ids: Tensor | None = None
         self.content: Tensor | None = None
         self.attended: Tensor | None = None
@@ -102,7 +103,7 @@ class Recording:
 
     def hear(self, x: Tensor) -> None:
         """The next place: input of a layer, or at the end the output of the last."""
-        place = len(self.points)
+        place = self.heard
         if place >= len(self.ear.maps):
             raise InvalidInput(f"the model called its layers more than {len(self.ear.blocks)} times")
         x = x.detach()
@@ -114,29 +115,13 @@ class Recording:
             x = x.transpose(0, 1)
         if place == 0:
             self._choose(x)
-        if x.shape[:2] != self.shape and (x.shape[0] != self.shape[0] or int(self.column.max()) >= x.shape[1]):
+        if x.shape[:2] != self.shape and (x.shape[0] != self.shape[0] or self.last >= x.shape[1]):
             raise InvalidInput(f"a layer has tokens of shape {tuple(x.shape)} where {self.shape} was expected")
-        onto, slot = self.ear.maps[place], self._slot(place, x)
-        if self.straight is not None:
-            onto(x[:, self.straight : self.straight + slot.shape[1]], slot)
-        else:
-            onto(rows_of(x, self.column), slot)
-        if not self.full:
-            slot.mul_(self.mask[..., None])
-        begin = torch.empty((len(x), 1, x.shape[2]), device=x.device)
-        onto(rows_of(x, self.start[:, None]), begin)
-        self.points.append(slot)
-        self.first.append(begin[:, 0])
-
-    def _slot(self, place: int, x: Tensor) -> Tensor:
-        """Where the points of a place go: one piece of memory for all places, unless their width changes."""
-        if place == 0:
-            self.room = self._memory((len(self.ear.maps), *self.column.shape, x.shape[2]), x.device)
-        if self.room.shape[3] != x.shape[2]:
-            raise InvalidInput(
-                f"tokens have {x.shape[2]} coordinates at place {place}, {self.room.shape[3]} before"
-            )
-        return self.room[place]
+        width = self.room.points.shape[3]
+        if x.shape[2] != width:
+            raise InvalidInput(f"tokens have {x.shape[2]} coordinates at place {place}, {width} before")
+        self.room.take(place, self.ear.maps[place], x)
+        self.heard += 1
 
     def _choose(self, x: Tensor) -> None:
         every = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
@@ -145,22 +130,18 @@ class Recording:
         if content.shape != x.shape[:2]:
             raise InvalidInput(f"tokens of shape {tuple(x.shape)} do not belong to ids of {tuple(content.shape)}")
         self.shape = x.shape[:2]
-        self.start = attended.to(torch.int8).argmax(dim=1)
-        self.column, self.mask, self.numbers = chosen(content, self.ear.tokens)
+        column, self.mask, self.numbers = chosen(content, self.ear.tokens)
+        self.last = int(column.max())
         self.held = content
-        self.full = bool(self.mask.all())
-        # Tokens that stand side by side from the same column on, as in texts padded on the right, need no copy.
-        low = int(self.column[0, 0])
-        k = self.column.shape[1]
-        beside = self.column == low + torch.arange(k, device=x.device)
-        self.straight = low if low + k <= x.shape[1] and bool((beside | ~self.mask).all()) else None
+        points = self._memory((len(self.ear.maps), *column.shape, x.shape[2]), x.device)
+        self.room = Room(points, Chosen(column, self.mask, attended.to(torch.int8).argmax(dim=1)))
 
     def trace(self) -> Trace:
         """What was heard, when the run is over."""
         ear = self.ear
-        if len(self.points) != len(ear.maps):
-            raise InvalidInput(f"{len(self.points)} of {len(ear.maps)} places were heard: the run did not end")
-        points, first = self.room, torch.stack(self.first)
+        if self.heard != len(ear.maps):
+            raise InvalidInput(f"{self.heard} of {len(ear.maps)} places were heard: the run did not end")
+        points, first = self.room.points, self.room.first
         ids = None
         if self.ids is not None:
             held, rows = self.held.cpu().numpy(), self.ids.cpu().numpy()
@@ -169,7 +150,8 @@ class Recording:
         told = [g.look(points[g.place], first[g.place], self.mask, self.numbers, offset) for g in ear.looks]
         looked = (torch.cat([a for a, _ in told], 1), torch.cat([b for _, b in told], 1)) if told else None
         lengths = self.held.sum(dim=1).cpu().numpy().astype(np.int64)
-        return Trace(points, first, self.mask, self.numbers, lengths, ids, looked)
+        known = {SUMS: self.room.sums, STEPS: self.room.steps} if self.room.fused else {}
+        return Trace(points, first, self.mask, self.numbers, lengths, ids, looked, known)
 
 
 class Listening:
@@ -226,7 +208,7 @@ class Listening:
 
     def _leave(self, output: Any) -> None:
         run = getattr(self._here, "run", None)
-        if run is not None and len(run.points) == len(self.ear.blocks):
+        if run is not None and run.heard == len(self.ear.blocks):
             self._safely(lambda: run.hear(output if isinstance(output, Tensor) else output[0]))
 
     def _end(self, output: Any) -> None:
@@ -239,7 +221,9 @@ class Listening:
         held = getattr(self._here, "memory", None)
         size = math.prod(shape)
         if held is None or held.numel() < size or held.device != device:
-            held = self._here.memory = torch.empty(size, device=device)
+            # numpy asks the system for large pages, which are found faster than small ones
+            fresh = torch.from_numpy(np.empty(size, np.float32)) if device.type == "cpu" else None
+            held = self._here.memory = torch.empty(size, device=device) if fresh is None else fresh
         return held[:size].view(shape)
 
     def _safely(self, act: Callable[[], None]) -> None:

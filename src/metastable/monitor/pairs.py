@@ -51,48 +51,27 @@ class Pairs:
 
     def products(self, trace: Trace) -> tuple[Float[Tensor, "b k r"], Float[Tensor, "b k r"]]:
         """u_r v_r of every token of a trace with the one before it and with the one behind it; zero at the ends."""
-        flat, at = self._flat(trace), _numbers(trace)
-        return flat[at], flat[at + 1]
-
-    def weighted(
-        self, trace: Trace, before: Float[Tensor, "r"], behind: Float[Tensor, "r"]
-    ) -> Float[Tensor, "b k"]:
-        """The products with both neighbours, each with its weight, summed."""
-        flat, at = self._flat(trace) @ torch.stack((before, behind), dim=1), _numbers(trace)
-        return flat[:, 0][at] + flat[:, 1][at + 1]
-
-    def _flat(self, trace: Trace) -> Float[Tensor, "n r"]:
-        """Products of every token of all texts in a row with the one before it; zero where a text begins, and at
-        the end."""
-
-        def compute() -> Tensor:
-            assert trace.ids is not None
-            ids = np.minimum(np.concatenate([np.asarray(row, dtype=np.int64) for row in trace.ids]), self.last)
-            known = torch.from_numpy(ids).to(self.before.device)
-            flat = torch.zeros(len(ids) + 2, self.before.shape[1], device=self.before.device)
-            if len(ids) > 1:
-                flat[1:-2] = self.before[known[:-1]].float() * self.behind[known[1:]]
-            flat[_begins(trace)] = 0.0
-            return flat
-
-        return trace.once(("pairs", id(self.before)), compute)
+        assert trace.ids is not None
+        numbers = trace.numbers.cpu().numpy()
+        sizes = np.array([len(row) for row in trace.ids])
+        row = np.zeros(sizes.sum() + 2, dtype=np.int64)
+        row[1:-1] = np.minimum(np.concatenate(trace.ids), self.last)
+        at = (np.cumsum(sizes) - sizes + 1)[:, None] + numbers
+        inner = np.stack((numbers > 0, numbers < sizes[:, None] - 1)).astype(np.float32)
+        one, here, other = (torch.from_numpy(row[at + k].ravel()).to(self.before.device) for k in (-1, 0, 1))
+        told = [
+            self.before.index_select(0, a).float() * self.behind.index_select(0, b)
+            for a, b in ((one, here), (here, other))
+        ]
+        real, device = torch.from_numpy(inner).to(self.before.device)[..., None], trace.points.device
+        one_by_one = (part.view(*at.shape, -1) * held for part, held in zip(told, real, strict=True))
+        before, behind = (part.to(device) for part in one_by_one)
+        return before, behind
 
     @property
     def last(self) -> int:
         """The largest id that is known."""
         return len(self.before) - 1
-
-
-def _begins(trace: Trace) -> Integer[Tensor, "b"]:
-    """Where every text begins in the row of all their ids."""
-    assert trace.ids is not None
-    sizes = [len(row) for row in trace.ids]
-    return torch.from_numpy(np.cumsum([0, *sizes[:-1]])).to(trace.mask.device)
-
-
-def _numbers(trace: Trace) -> Integer[Tensor, "b k"]:
-    """Where every token of a trace stands in the row of all ids."""
-    return _begins(trace)[:, None] + trace.numbers
 
 
 def embeddings(model: nn.Module) -> Float[Tensor, "v d"] | None:

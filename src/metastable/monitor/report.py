@@ -25,6 +25,8 @@ SHOWN = 50
 """Alarms that the page shows with their text, the most surprising first; the numbers hold all."""
 DOTS = 1500
 """Most texts that are drawn; of more, an even selection and all alarms."""
+CLOSE = 8.0
+"""Where an axis ends there or above, one nat stands too close to zero to be written beside it."""
 BLOCKS = 60
 """Most points of a channel's timeline: means over stretches of the texts."""
 
@@ -148,7 +150,8 @@ def _channels(r: MonitorReport) -> list[Lines]:
         x = [float(np.mean([judged[k][0] for k in part])) for part in parts]
         y = [float(np.mean([judged[k][1].channels[name].surprise for k in part])) for part in parts]
         series = [Series(x, y, "", colour=0), Series([x[0], x[-1]], [1.0, 1.0], "", "dotted", colour=7)]
-        ticks = {v: f"{v:.3g}" for v in sorted({0.0, 1.0, max(*y, 1.0)})}
+        top = max(*y, 1.0)
+        ticks = {v: f"{v:.3g}" for v in sorted({0.0, top} | ({1.0} if top < CLOSE else set()))}
         found.append(Lines(name, "text", "", series, x_ticks=_numbers(len(r.scores)), y_ticks=ticks))
     return found
 

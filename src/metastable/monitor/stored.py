@@ -19,6 +19,7 @@ from metastable.arguments import told
 from metastable.errors import StorageError
 from metastable.monitor.calibration import Calibration
 from metastable.monitor.channels.apart import Apart
+from metastable.monitor.channels.characters import Characters
 from metastable.monitor.channels.coherence import Coherence
 from metastable.monitor.channels.lexical import Lexical
 from metastable.monitor.channels.looked import Looked
@@ -33,12 +34,12 @@ from metastable.monitor.identity import Identity
 from metastable.monitor.lengths import LengthTrend
 from metastable.monitor.pairs import Pairs
 
-SCHEMA = "metastable/monitor/2"
+SCHEMA = "metastable/monitor/3"
 CLASSES: dict[str, type] = {
     kind.__name__: kind
     for kind in (
-        Calibration, Apart, Coherence, Pairs, Lexical, Looked, Embedding, Layers, Structure, Typical, Window,
-        Conformal, Deviation, Blocks, Gaussian, Identity, LengthTrend,
+        Calibration, Apart, Characters, Coherence, Pairs, Lexical, Looked, Embedding, Layers, Structure,
+        Typical, Window, Conformal, Deviation, Blocks, Gaussian, Identity, LengthTrend,
     )
 }  # fmt: skip
 """What a file may hold."""

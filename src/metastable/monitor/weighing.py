@@ -10,6 +10,8 @@ from jaxtyping import Float
 WEIGHTS = {
     "odd": 2.0,
     "apart": 1.5,
+    "struct": 0.5,
+    "typ": 0.5,
     "lex": 0.5,
     "lay": 0.25,
     "emb": 0.25,

@@ -57,8 +57,8 @@ def test_the_discriminant_is_fishers() -> None:
     spread = (np.cov(kept.T, bias=True) + np.cov(new.T, bias=True)) / 2
     spread += RIDGE * np.diag(np.diag(spread))
     w = np.linalg.solve(spread, m1 - m0)
-    np.testing.assert_allclose(odd.direction.numpy(), w, rtol=1e-4, atol=1e-5)
-    assert abs(odd.offset + w @ (m0 + m1) / 2) < 1e-4
+    np.testing.assert_allclose(odd.directions[:, REPLACED].numpy(), w, rtol=1e-4, atol=1e-5)
+    assert abs(float(odd.offsets[REPLACED]) + w @ (m0 + m1) / 2) < 1e-4
 
 
 def test_pairs_tell_what_states_do_not() -> None:
@@ -88,7 +88,7 @@ def test_pairs_tell_what_states_do_not() -> None:
     assert (told.values[:, None] > usual.values[None]).mean() > 0.95
     weights = told.weights()
     assert weights is not None and weights[np.stack(touched)].mean() > 1.5 * weights[~np.stack(touched)].mean()
-    whole = states(trace, odd.pairs) @ odd.direction + odd.offset
+    whole = (states(trace, odd.pairs) @ odd.directions + odd.offsets)[..., REPLACED]
     np.testing.assert_allclose(weights, torch.nn.functional.softplus(whole).numpy(), rtol=1e-4, atol=1e-5)
 
 
@@ -110,4 +110,5 @@ def test_the_monitor_has_both_channels_where_texts_have_tokens(monitor) -> None:
     """A random model knows little of order; that trained ones do is measured by benchmarks/detect.py."""
     assert {"odd", "order"} <= set(monitor.channels)
     odd, order = (monitor.calibration.channels[monitor.channels.index(name)] for name in ("odd", "order"))
-    assert odd.direction.shape == order.direction.shape and not torch.equal(odd.direction, order.direction)
+    assert odd.directions is order.directions and odd.kind != order.kind
+    assert not torch.equal(*odd.directions.T)

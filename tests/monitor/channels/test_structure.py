@@ -51,5 +51,5 @@ def test_of_a_long_text_an_even_selection_is_paired(heard) -> None:
     np.testing.assert_allclose(found, np.concatenate(alone), atol=1e-5)
     pick = np.floor(np.linspace(0, 59, PAIRED) + 0.5).astype(int)
     expected = by_hand(trace.points[:, 1, pick].double(), trace.first[:, 1].double())
-    chosen = np.r_[2 * len(trace.points) : found.shape[1]]
+    chosen = np.r_[3 * len(trace.points) - 1 : found.shape[1]]
     np.testing.assert_allclose(found[1, chosen], np.array(expected)[chosen], atol=2e-6)

@@ -1,7 +1,7 @@
 """APART: do the windows of a text say the same as the whole of it, at the end of the network?
 
 For windows w of m tokens, half overlapping, z_w = sqrt(m) (mean of s over w - mean of s over the text) at the last
-place; the score is the mean over the windows of |z_w|^2 in the metric of Mahalanobis, per dimension. A stretch of
+place; the score is the mean over the windows of |z_w|^2 in the metric of Mahalanobis, per direction. A stretch of
 another text stands apart from the rest of its own, whatever the rest is about.
 """
 
@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from metastable.monitor.channels.channel import Evidence
+from metastable.monitor.channels.pooled import DIRECTIONS
 from metastable.monitor.channels.tokens import window_width
 from metastable.monitor.gaussian import Gaussian, Moments
 from metastable.monitor.trace import Trace
@@ -36,19 +37,19 @@ class ApartLearner:
     def finish(self) -> Apart:
         """The channel."""
         assert self.moments is not None
-        return Apart(self.moments.gaussian())
+        return Apart(self.moments.gaussian().thinned(DIRECTIONS))
 
 
 @dataclass(frozen=True, eq=False)
 class Apart:
-    """Mean over the windows of |z_w|^2, per dimension."""
+    """Mean over the windows of |z_w|^2, per direction."""
 
     law: Gaussian
 
     def evidence(self, trace: Trace) -> Evidence:
         """How far windows stand from the whole."""
         away, real, inside = _windows(trace)
-        distance = self.law.distance(away) / away.shape[2] * real
+        distance = self.law.typical(away) * real
         values = (distance.sum(dim=1) / real.sum(dim=1).clamp_min(1)).double().cpu().numpy()
 
         def tokens() -> Float[np.ndarray, "b k"]:

@@ -45,20 +45,32 @@ def states(trace: Trace, pairs: Pairs | None) -> Float[Tensor, "b k e"]:
 class Coherence:
     """Mean over the tokens of log(1 + exp f(x)): tokens that fit say nothing, each that does not says how much."""
 
-    direction: Float[Tensor, "e"]
-    offset: float
+    directions: Float[Tensor, "e c"]
+    """w of both channels, which are computed together."""
+    offsets: Float[Tensor, "c"]
+    kind: int
     pairs: Pairs | None
 
     def evidence(self, trace: Trace) -> Evidence:
         """How many tokens are out of place."""
-        first, second = depths(len(trace.points))
-        d = trace.points.shape[3]
-        told = trace.points[first] @ self.direction[:d] + trace.points[second] @ self.direction[d : 2 * d]
-        if self.pairs is not None:
-            told = told + self.pairs.weighted(trace, *self.direction[2 * d :].chunk(2))
-        told = torch.nn.functional.softplus(told + self.offset) * trace.mask
+        told = trace.once((Coherence, id(self.directions)), lambda: self._told(trace))[self.kind]
         values = (told.sum(dim=1) / trace.count.clamp_min(1)).double().cpu().numpy()
-        return Evidence(values, np.full(len(values), second), lambda: told.double().cpu().numpy())
+        return Evidence(
+            values, np.full(len(values), depths(len(trace.points))[1]), lambda: told.double().cpu().numpy()
+        )
+
+    def _told(self, trace: Trace) -> Float[Tensor, "c b k"]:
+        """log(1 + exp f(x)) of every token, of both channels."""
+        first, second = depths(len(trace.points))
+        parts = [trace.points[first], trace.points[second]]
+        if self.pairs is not None:
+            parts += self.pairs.products(trace)
+        told, begin = self.offsets, 0
+        for x in parts:
+            end = begin + x.shape[2]
+            told = told + (x.flatten(0, 1) @ self.directions[begin:end]).view(*x.shape[:2], -1)
+            begin = end
+        return (torch.nn.functional.softplus(told) * trace.mask[..., None]).movedim(2, 0)
 
 
 class CoherenceLearner:
@@ -90,14 +102,19 @@ class CoherenceLearner:
 
     def finish(self) -> tuple[Coherence, Coherence]:
         """Both channels."""
-        return self._told_apart(REPLACED), self._told_apart(DISPLACED)
+        found = [self._told_apart(kind) for kind in (REPLACED, DISPLACED)]
+        directions = torch.stack([w for w, _ in found], dim=1)
+        offsets = torch.stack([offset for _, offset in found])
+        one, other = (Coherence(directions, offsets, kind, self.pairs) for kind in (REPLACED, DISPLACED))
+        return one, other
 
     def _kept(self, x: Tensor) -> Moments:
         if self.kept is None:
             self.kept = Moments(x.shape[2], x.device)
         return self.kept
 
-    def _told_apart(self, kind: int) -> Coherence:
+    def _told_apart(self, kind: int) -> tuple[Float[Tensor, "e"], Float[Tensor, ""]]:
+        """w and -w . (m0 + m1) / 2."""
         assert self.kept is not None
         (m0, s0), (m1, s1) = self.kept.law(), self.touched[kind].law()
         spread = (s0 + s1) / 2
@@ -105,4 +122,4 @@ class CoherenceLearner:
         spread = spread / torch.outer(unit, unit)
         spread += RIDGE * torch.eye(len(m0), dtype=torch.float64, device=m0.device)
         w = torch.linalg.solve(spread, (m1 - m0) / unit) / unit
-        return Coherence(w.float(), -float(w @ (m0 + m1)) / 2, self.pairs)
+        return w.float(), -(w @ (m0 + m1)).float() / 2

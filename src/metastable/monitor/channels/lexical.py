@@ -84,4 +84,5 @@ class LexicalLearner:
         )
         pairs, counts = np.unique(codes, return_counts=True)
         followed = np.bincount(pairs // size, weights=counts, minlength=size).astype(np.int32)
-        return Lexical(np.bincount(ids, minlength=size).astype(np.int32), followed, pairs, counts.astype(np.int32))
+        singles = np.bincount(ids, minlength=size).astype(np.int32)
+        return Lexical(singles, followed, pairs, counts.astype(np.int32))

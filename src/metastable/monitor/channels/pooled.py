@@ -13,6 +13,11 @@ from metastable.monitor.channels.channel import Evidence
 from metastable.monitor.gaussian import Gaussian
 from metastable.monitor.trace import Trace
 
+DIRECTIONS = 192
+"""About so many principal directions that mean tokens are measured in, evenly spread over their variances. Over the
+development shifts of news, all-MiniLM-L6-v2 (d = 384), mean AUROC of LAY and EMB was .820 and .710 with 192,
+.819 and .701 with all."""
+
 
 class PooledLearner:
     """Collects the mean token of every text at every place."""
@@ -30,22 +35,20 @@ class PooledLearner:
     def finish(self) -> tuple[Layers, Embedding]:
         """Both channels."""
         means = torch.cat(self.means, dim=1)
-        laws = tuple(Gaussian.fit(rows) for rows in means)
-        return Layers(laws), Embedding(Gaussian.fit(torch.cat(self.ends)), self.pooling)
+        laws = tuple(Gaussian.fit(rows).thinned(DIRECTIONS) for rows in means)
+        return Layers(laws), Embedding(Gaussian.fit(torch.cat(self.ends)).thinned(DIRECTIONS), self.pooling)
 
 
 @dataclass(frozen=True, eq=False)
 class Layers:
-    """LAY: mean over places of log(1 + d_p^2 / d), d_p the distance of Mahalanobis of the mean token at place p."""
+    """LAY: mean over places of log(1 + d_p^2 / r), d_p the distance of the mean token at place p, r directions."""
 
     laws: tuple[Gaussian, ...]
 
     def evidence(self, trace: Trace) -> Evidence:
         """How unusual the mean token is, and at which place most."""
-        means, d = trace.means(), trace.points.shape[3]
-        logs = torch.stack(
-            [torch.log1p(law.distance(m) / d) for law, m in zip(self.laws, means, strict=True)], dim=1
-        )
+        pairs = zip(self.laws, trace.means(), strict=True)
+        logs = torch.log1p(torch.stack([law.typical(mean) for law, mean in pairs], dim=1))
         place = logs.argmax(dim=1)
         return Evidence(
             logs.mean(dim=1).double().cpu().numpy(), place.cpu().numpy(), lambda: self._shares(trace, place)
@@ -65,7 +68,7 @@ class Layers:
 
 @dataclass(frozen=True, eq=False)
 class Embedding:
-    """EMB: squared distance of Mahalanobis of the pooled last place, per dimension."""
+    """EMB: squared distance of Mahalanobis of the pooled last place, per direction."""
 
     law: Gaussian
     pooling: str
@@ -73,11 +76,11 @@ class Embedding:
     def evidence(self, trace: Trace) -> Evidence:
         """How unusual the embedding is."""
         end = embedding(trace, self.pooling)
-        values = (self.law.distance(end) / end.shape[1]).double().cpu().numpy()
+        values = self.law.typical(end).double().cpu().numpy()
         return Evidence(values, np.full(len(values), len(trace.points) - 1))
 
 
 def embedding(trace: Trace, pooling: str) -> Float[Tensor, "b d"]:
     """The last place pooled as the model's embedding is, over the tokens of the trace, on the unit sphere."""
-    row = trace.first[-1] if pooling == "cls" else trace.points[-1].sum(dim=1)
+    row = trace.first[-1] if pooling == "cls" else trace.sums()[-1]
     return torch.nn.functional.normalize(row, dim=1)

@@ -16,6 +16,10 @@ from metastable.monitor.trace import Trace
 WINDOW = 16
 """Tokens of a window; of a short text a quarter of its tokens, at least LEAST_WINDOW."""
 LEAST_WINDOW = 4
+OUTERMOST = 64
+"""Directions of least and of largest variance that tokens are measured in. Over the development shifts of news,
+all-MiniLM-L6-v2 (d = 384), mean AUROC of TYP and WIN was .892 and .885 with 64 of each, .882 and .879 with all 384,
+.881 and .877 with 32 of each: odd spelling shows where tokens vary most, repetition where they hardly do."""
 
 
 def window_width(n: Integer[Tensor, "b"]) -> Integer[Tensor, "b"]:
@@ -44,13 +48,13 @@ class TokenLearner:
     def finish(self) -> tuple[Typical, Window]:
         """Both channels."""
         assert self.moments is not None
-        law = self.moments.gaussian()
+        law = self.moments.gaussian().outermost(OUTERMOST)
         return Typical(law), Window(law)
 
 
 @dataclass(frozen=True, eq=False)
 class Typical:
-    """TYP: mean squared distance of Mahalanobis of the tokens of a text, per dimension."""
+    """TYP: mean squared distance of Mahalanobis of the tokens of a text, per direction."""
 
     law: Gaussian
 
@@ -64,7 +68,7 @@ class Typical:
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """WIN: the largest mean over a window of the squared distances of its tokens, per dimension.
+    """WIN: the largest mean over a window of the squared distances of its tokens, per direction.
 
     A foreign stretch of a few tokens is lost in the mean of a long text, and stands out in its own window.
     """
@@ -85,10 +89,10 @@ class Window:
 
 
 def _distance(law: Gaussian, trace: Trace, place: int) -> Float[Tensor, "b k"]:
-    """Squared distance of every token, per dimension; both channels share their law."""
+    """Squared distance of every token, per direction; both channels share their law."""
 
     def compute() -> Tensor:
-        return law.distance(trace.points[place]) / trace.points.shape[3] * trace.mask
+        return law.typical(trace.points[place]) * trace.mask
 
     return trace.once((place, id(law)), compute)
 
