@@ -156,7 +156,7 @@ def check_kernel(kernel: Any, rtol: Any) -> None:
     """Refuse an unknown kernel's name or a tolerance out of range."""
     check_rtol(rtol)
     if not (isinstance(kernel, str) and (kernel == "auto" or kernel in KERNELS)):
-        raise InvalidInput(f"unknown kernel {shown(kernel)[:40]}; choose from auto, {', '.join(sorted(KERNELS))}")
+        raise InvalidInput(f"unknown kernel {shown(kernel)[:30]}; choose from auto, {', '.join(sorted(KERNELS))}")
 
 
 def check_beta(beta: Any) -> None:
