@@ -147,3 +147,20 @@ def test_nonsense_ends_in_one_short_sentence(arguments) -> None:
 def test_no_error_above_the_stated_one(start) -> None:
     """The first hard calls of the fuzzer; thousands of them run apart."""
     assert [found for seed in range(start, start + 6) if (found := CASES["attend"](seed))] == []
+
+
+@pytest.mark.parametrize("d", [3, 5, 8, 12])
+def test_the_kernel_and_the_digits_do_not_depend_on_the_number_of_threads(d) -> None:
+    x = torch.nn.functional.normalize(
+        torch.randn(700, d, generator=torch.Generator().manual_seed(d)).double(), dim=1
+    )
+    threads, found = torch.get_num_threads(), []
+    try:
+        for count in (1, 2):
+            torch.set_num_threads(count)
+            found.append(attend(x, x, beta=3.0))
+    finally:
+        torch.set_num_threads(threads)
+    assert found[0].kernel == found[1].kernel
+    assert torch.equal(found[0].mean, found[1].mean)
+    assert torch.equal(found[0].log_partition, found[1].log_partition)

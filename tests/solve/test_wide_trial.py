@@ -44,7 +44,7 @@ def test_runs_are_those_of_steps_made_stage_by_stage(n, d, beta, V, B, equal, mo
     fast, plain = runs
     assert float((fast.points - plain.points).abs().max()) < 1e-12
     assert fast.provenance["statistics"] == plain.provenance["statistics"]
-    assert set(fast.provenance["attention"]["kernels"]) == ({"products"} if d > 8 else {"fused", "products"})
+    assert set(fast.provenance["attention"]["kernels"]) == {"products"}
 
 
 @pytest.mark.skipif(not blas_can_be_held(), reason="threads would share a BLAS that cannot be held")
