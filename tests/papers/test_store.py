@@ -29,6 +29,7 @@ def test_any_name_and_any_number_come_back(tmp_path):
     kept = Outcome(
         float("nan"),
         uncertainty=float("inf"),
+        systematic=0.25,
         curves={"file": np.ones(2), "__key__": np.zeros(1)},
         rivals={"r": (1.5, 0.25), "never": float("inf")},
         warnings=("careful",),
@@ -38,6 +39,7 @@ def test_any_name_and_any_number_come_back(tmp_path):
     found.write(COUNTED, Setting(), kept, 1.0, store.claim_key(COUNTED, Setting()))
     outcome, seconds = found.read(COUNTED, Setting())
     assert seconds == 1.0 and np.isnan(outcome.measured) and outcome.uncertainty == float("inf")
+    assert outcome.systematic == 0.25
     assert outcome.curves["file"].tolist() == [1.0, 1.0] and outcome.curves["__key__"].tolist() == [0.0]
     assert outcome.rivals == {"r": (1.5, 0.25), "never": (float("inf"), 0.0)} and outcome.warnings == ("careful",)
 

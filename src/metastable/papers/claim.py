@@ -69,10 +69,11 @@ Text = str | Callable[[Setting], str]
 class Outcome(OneLine):
     """What an experiment measured.
 
-    uncertainty: its standard error (0 for deterministic experiments). rivals: what the same measurement gives for
-    each rival of the claim, a number or (number, standard error). curves: arrays for the figure. table: rows that a
-    reader wants beside the number. note: one sentence. inconclusive: a sentence when the experiment cannot decide,
-    else empty. warnings: what it was warned of. stopped: whether it broke off with an error.
+    uncertainty: its standard error (0 for deterministic experiments). systematic: what is not noise in its
+    error, as far as the experiment found it of itself. rivals: what the same measurement gives for each rival
+    of the claim, a number or (number, standard error). curves: arrays for the figure. table: rows that a
+    reader wants beside the number. note: one sentence. inconclusive: a sentence when the experiment cannot
+    decide, else empty. warnings: what it was warned of. stopped: whether it broke off with an error.
     """
 
     measured: float
@@ -84,10 +85,12 @@ class Outcome(OneLine):
     stopped: bool = False
     rivals: Mapping[str, float | tuple[float, float]] = field(default_factory=dict)
     warnings: Sequence[str] = ()
+    systematic: float = 0.0
 
     def __post_init__(self) -> None:
         _real(self.measured, "measured")
         _real(self.uncertainty, "uncertainty", least=0.0)
+        number(self.systematic, "systematic", least=0.0)
         instance(self.note, "note", str, "a sentence")
         instance(self.inconclusive, "inconclusive", str, "a sentence")
         flag(self.stopped, "stopped")

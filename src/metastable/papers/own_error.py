@@ -6,14 +6,9 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from metastable.arguments import instance, number
 from metastable.papers.claim import Claim, Outcome, Setting
 from metastable.papers.verdict import SURE, Verdict
-
-SYSTEMATIC = "systematic error"
-"""Name of the curve, of one number, in which an outcome carries what is not noise in its error."""
 
 CHANCE = 3.0 + SURE
 """Standard errors of the run in its tolerance: a true value is within three of them in 997 of 1000 runs, and has to
@@ -24,12 +19,11 @@ be left undecided by chance in most runs."""
 def with_systematic(outcome: Outcome, error: float) -> Outcome:
     """The outcome of a run that found this systematic error of itself: steps, the next order of an expansion.
 
-    >>> with_systematic(Outcome(1.02, 0.01), -0.03).curves[SYSTEMATIC].tolist()
-    [0.03]
+    >>> with_systematic(Outcome(1.02, 0.01), -0.03).systematic
+    0.03
     """
     instance(outcome, "outcome", Outcome, "an Outcome")
-    found = np.array([abs(number(error, "error"))])
-    return replace(outcome, curves={**outcome.curves, SYSTEMATIC: found})
+    return replace(outcome, systematic=abs(number(error, "error")))
 
 
 @dataclass(frozen=True)
@@ -52,13 +46,12 @@ class OwnError(Claim):
         """As any claim, with the tolerance of this outcome."""
         instance(outcome, "outcome", Outcome, "an Outcome")
         _, reason = self.words(setting)
-        systematic = float(outcome.curves[SYSTEMATIC][0]) if SYSTEMATIC in outcome.curves else 0.0
-        allowed = CHANCE * outcome.uncertainty + systematic
+        allowed = CHANCE * outcome.uncertainty + outcome.systematic
         parts = []
         if outcome.uncertainty:
             parts.append(f"{CHANCE:g} standard errors of this run, {outcome.uncertainty:.2g} each")
-        if systematic:
-            parts.append(f"{systematic:.2g} for {reason}")
+        if outcome.systematic:
+            parts.append(f"{outcome.systematic:.2g} for {reason}")
         known = replace(
             self,
             tolerance=allowed if math.isfinite(allowed) else 0.0,

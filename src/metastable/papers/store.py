@@ -82,6 +82,7 @@ class ClaimStore:
             outcome = Outcome(
                 measured=float(record["measured"]),
                 uncertainty=float(record["uncertainty"]),
+                systematic=float(record["systematic"]),
                 curves=curves,
                 table=record["table"],
                 note=record["note"],
@@ -102,6 +103,7 @@ class ClaimStore:
             "setting": asdict(setting),
             "measured": str(float(outcome.measured)),  # words, since JSON has no NaN
             "uncertainty": str(float(outcome.uncertainty)),
+            "systematic": float(outcome.systematic),
             "rivals": {name: [str(value) for value in outcome.rival(name)] for name in outcome.rivals},
             "table": [dict(row) for row in outcome.table],
             "note": outcome.note,

@@ -25,7 +25,7 @@ from metastable.papers.chaos.sampling import (
     with_fewer,
 )
 from metastable.papers.claim import Outcome, Setting, as_rows
-from metastable.papers.own_error import SYSTEMATIC, OwnError
+from metastable.papers.own_error import OwnError
 from metastable.papers.reading import spanned
 from metastable.solve import solve
 
@@ -152,8 +152,7 @@ def descent_experiment(setting: Setting) -> Outcome:
 
 def descent_figure(outcome: Outcome) -> Lines:
     """Gap times sqrt(n) against the step."""
-    shown = {label: gap for label, gap in outcome.curves.items() if label != SYSTEMATIC}
-    series = [Series(np.arange(len(gap)), gap, label, "marked") for label, gap in shown.items()]
+    series = [Series(np.arange(len(gap)), gap, label, "marked") for label, gap in outcome.curves.items()]
     title = "Online descent with contexts of n tokens against infinite ones"
     ticks = {float(step): str(step) for step in range(ITERATIONS + 1)}
     return Lines(title, "step of the descent", "√n · rms |aⁿ − a|", series, x_ticks=ticks)
