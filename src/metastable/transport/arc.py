@@ -14,6 +14,9 @@ from jaxtyping import Float
 
 from metastable.transport.line import monotone_coupling
 
+GLANCE = 64
+"""Tokens that are looked at first: a law that leaves the arc with a tenth of its mass is seen by 999 of 1000."""
+
 
 def arc_cost(
     x: Float[np.ndarray, "n 2"],
@@ -32,10 +35,11 @@ def arc_cost(
     True
     """
     middle = x[0]
-    t, s = _angles_from(middle, x), _angles_from(middle, y)
-    length = max(t.max(), s.max()) - min(t.min(), s.min())
-    if not length < (math.pi if metric == "geodesic" else inflection(p)):
-        return None
+    longest = math.pi if metric == "geodesic" else inflection(p)
+    for stride in (1 + len(x) // GLANCE, 1):  # most pairs are spread out, as a few of their tokens tell
+        t, s = _angles_from(middle, x[::stride]), _angles_from(middle, y[::stride])
+        if not max(t.max(), s.max()) - min(t.min(), s.min()) < longest:
+            return None
     i, j, mass = monotone_coupling(a[by_t := np.argsort(t)], b[by_s := np.argsort(s)])
     apart = np.abs(t[by_t[i]] - s[by_s[j]])
     return float(mass @ (apart if metric == "geodesic" else 2 * np.sin(apart / 2)) ** p)

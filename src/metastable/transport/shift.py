@@ -152,8 +152,11 @@ def _best_integer_shift(source: Quantiles, target: Quantiles, cost: ShiftCost) -
     """The first k at which f((k+1)/n) - f(k/n) is >= 0, found as the root of an increasing sequence."""
     n = len(source.angle)
     # Three turns of the target and one token more on either side, so that no index is ever wrapped.
-    around = np.concatenate([target.angle - TURN, target.angle, target.angle + TURN])
-    around = np.concatenate([[around[n - 1] - TURN], around, [around[2 * n] + TURN]])
+    around = np.empty(3 * n + 2)
+    np.subtract(target.angle, TURN, out=around[1 : n + 1])
+    around[n + 1 : 2 * n + 1] = target.angle
+    np.add(target.angle, TURN, out=around[2 * n + 1 : -1])
+    around[0], around[-1] = around[n] - TURN, around[2 * n + 1] + TURN
 
     def evaluate(k: int) -> tuple[float, float]:
         value, after = _integer_shift(
