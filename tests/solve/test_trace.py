@@ -26,7 +26,7 @@ def filled(count):
 def test_all_steps_come_back_in_order_from_the_states_before_them(count):
     trace, _ = filled(count)
     seen = []
-    for points, intervals in trace.segments():
+    for points, intervals, _ in trace.segments():
         assert float(points[0, 0]) == intervals[0].start
         seen = [i.start for i in intervals] + seen
         assert len(intervals) <= trace.stride

@@ -18,7 +18,7 @@ from metastable.flows.plan import Plan
 from metastable.flows.pullback import HeadCotangent
 from metastable.measure import Measure
 from metastable.rowwise import project_tangent
-from metastable.solve.adjoint import Tape, record, transpose
+from metastable.solve.adjoint import record, transpose
 from metastable.solve.arguments import initial_measure, interval, positive, time_scale, tolerances
 from metastable.solve.growth import Growth
 from metastable.solve.ledger import Ledger
@@ -27,11 +27,12 @@ from metastable.solve.methods import choose_stepper
 from metastable.solve.observer import Audience, Run
 from metastable.solve.problem import Problem, State, Step
 from metastable.solve.progress import progress_observers
+from metastable.solve.recording import Recording, Tape
 from metastable.solve.runge_kutta import RungeKutta, runge_kutta
 from metastable.solve.small_transpose import SmallTranspose, small_transpose
 from metastable.solve.stepper import Stepper
 from metastable.solve.stretches import refuse_endless, steps
-from metastable.solve.trace import Interval, Trace
+from metastable.solve.trace import Segment, Trace
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -120,7 +121,11 @@ def gradient(
     if max_steps is None and (shortest := h or max_step) is not None:
         refuse_endless(t - t0, shortest)
     least = 4 * torch.finfo(torch.float64).eps
-    problem = Problem(prepared, rho.mass, max(rtol, least), atol, h, min(longest, time_scale(prepared)))
+    given = prepared, rho.mass, max(rtol, least), atol, h, min(longest, time_scale(prepared))
+    problem = Problem(*given)
+    compiled = small_transpose(problem, rho.points, table)
+    if compiled is None and rho.points.is_cpu:
+        problem = Recording(*given, count=len(table.nodes))
     ledger = Ledger(problem.pullback(t0, rho.points), rho.points)
     trace, state = Trace(), State(t0, rho.points)
     growth = Growth(problem, table) if max_step is None and h is None else None
@@ -129,16 +134,15 @@ def gradient(
         if growth is not None:
             growth.bound_step(state)
         for made in steps(problem, stepper, state, t, max_steps, t_start=t0, bounded=max_steps is not None):
-            trace.add(problem, made)
+            trace.add(problem, made, problem.tape(made) if isinstance(problem, Recording) else None)
             state = made.end
             if growth is not None and state.t < t:
                 growth.bound_step(state)
             audience.show(made)
         value, cotangent = of_end.at(state.points)
-        compiled = small_transpose(problem, rho.points, table)
-        for points, intervals in trace.segments():
-            steps_back = _steps_back(problem, table, compiled, points, intervals)
-            for each in reversed(intervals):
+        for segment in trace.segments():
+            steps_back = _steps_back(problem, table, compiled, segment)
+            for each in reversed(segment.intervals):
                 before, cotangent, of_weights = steps_back(cotangent)
                 ledger.add((each.start + each.end) / 2, of_weights)
                 audience.show(Step.at_rest(State(each.start, before, accepted=state.accepted)))
@@ -154,18 +158,20 @@ def _steps_back(
     problem: Problem,
     table: RungeKutta,
     compiled: SmallTranspose | None,
-    points: Float[Tensor, "n d"],
-    intervals: Sequence[Interval],
+    segment: Segment,
 ) -> Callable[[Tensor], tuple[Tensor, Tensor, list[Sequence[HeadCotangent]]]]:
-    """Make the steps of a segment again; what comes back takes them back, the last one first.
+    """Make the steps of a segment again that are not known; what comes back takes them back, the last one first.
 
     From cotangents after a step it gives the tokens before it, their cotangents, and those of the weights.
     """
+    points, intervals, known = segment
     if compiled is None:
         tapes: list[Tape] = []
-        for each in intervals:
+        for each in intervals[: len(intervals) - len(known)]:
             tapes.append(record(problem, table, points, each))
             points = tapes[-1].points
+        tapes += known
+        known.clear()
 
         def by_stages(cotangent: Tensor) -> tuple[Tensor, Tensor, list[Sequence[HeadCotangent]]]:
             tape = tapes.pop()

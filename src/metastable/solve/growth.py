@@ -13,9 +13,10 @@ from collections.abc import Callable
 import torch
 
 from metastable.rowwise import project_tangent
-from metastable.solve.adjoint import Stage, drift_back, velocity_back
+from metastable.solve.adjoint import drift_back, velocity_back
 from metastable.solve.controller import SHARE
 from metastable.solve.problem import Problem, State
+from metastable.solve.recording import Stage
 from metastable.solve.runge_kutta import EULER, RungeKutta
 from metastable.solve.small_transpose import SmallTranspose, small_transpose
 

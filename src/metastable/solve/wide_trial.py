@@ -25,12 +25,14 @@ from metastable.attention.direct import (
     room,
     rows_of_block,
 )
-from metastable.attention.exp2 import LOG2_E
+from metastable.attention.exp2 import LN_2, LOG2_E
+from metastable.attention.kernel import Attended
 from metastable.attention.operands import Operands
 from metastable.flows.drift import Velocity
 from metastable.flows.softmax import SelfAttention
 from metastable.solve.controller import SHARE
 from metastable.solve.problem import Problem
+from metastable.solve.recording import Recording
 from metastable.solve.tableau import Pair
 from metastable.solve.trial import Made
 from metastable.threads import blas_can_be_held, over_rows
@@ -46,7 +48,7 @@ class WideTrial:
     """k_i = P_y V m(y),   y = x + h sum_j a_ij k_j back on the sphere: stages of `SelfAttention`.
 
     A stage is two passes over blocks of rows: y and q = y B; then m, V m and its projection. Products with a
-    diagonal matrix are none.
+    diagonal matrix are none. A `Recording` is told of y, |y| before it was normalised, m and log Z.
     """
 
     def __init__(
@@ -56,10 +58,12 @@ class WideTrial:
         memory: Float[Tensor, "s n d"],
         pair: Pair,
         allowed: float,
+        recording: Recording | None = None,
     ) -> None:
         weights = flow.weights_at(0.0)
         assert weights.dense_B is not None
         self.memory, self.pair, self.allowed = memory, pair, allowed
+        self.flow, self.mass, self.weights, self.recording = flow, mass, weights, recording
         self.rows = [row.numpy() for row in (*pair.stages, pair.weights)]
         _, n, d = memory.shape
         self.B = _factor(flow.beta * LOG2_E * weights.dense_B)
@@ -68,7 +72,8 @@ class WideTrial:
         self.equal = bool((mass == mass[0]).all())
         self.points, self.queries = room(n, d), room(n, d)
         self.weighted = self.points if self.equal else room(n, d)
-        self.longest = np.empty(n)
+        self.longest, self.lengths = np.empty(n), np.empty(n if recording else 0)
+        self.here = torch.from_numpy(self.points)
         self.block, self.shifted = rows_of_block(n, d), False
         self._held = threading.local()
 
@@ -80,7 +85,7 @@ class WideTrial:
             self._evaluate(self.memory[stage])
         self._move(points, last, h)
         error = self._error(h) / self.allowed
-        after = torch.from_numpy(self.points.copy())
+        after = torch.from_numpy(self.points.copy()) if self.recording is None else self.here
         return Made(after, None, error if math.isfinite(error) else math.inf, last - 1, self._end)
 
     def stages(self, points: Tensor, slope: Tensor, h: float) -> None:
@@ -94,8 +99,13 @@ class WideTrial:
 
     def _move(self, points: Tensor, stage: int, h: float) -> None:
         """y, the points of a stage, and what attention takes of them."""
+        if self.recording is not None:  # which keeps what was there
+            self.points, self.lengths = room(*points.shape), np.empty(len(points))
+            self.weighted = self.points if self.equal else self.weighted
+            self.here = torch.from_numpy(self.points)
+            self.recording.normalised(self.here, torch.from_numpy(self.lengths))
         given: tuple[Any, ...] = (points.numpy(), self.memory.numpy(), h * self.rows[stage], *self.B)
-        made = (self.points, self.weighted, self.queries, self.longest)
+        made = (self.points, self.weighted, self.queries, self.longest, self.lengths)
 
         def some(start: int, stop: int) -> None:
             _moved_rows(product_address(), start, stop, *given, self.share, self.equal, self.block, *made)
@@ -108,15 +118,24 @@ class WideTrial:
         _, n, d = self.memory.shape
         given: tuple[Any, ...] = (self.points, self.weighted, self.share, self.queries, self.shifted, *self.V)
         into = out.numpy()
+        whole = () if self.recording is None else (room(n, d), np.empty(n))
 
         def some(start: int, stop: int) -> None:
             held: tuple[Any, ...] | None = getattr(self._held, "arrays", None)
             if held is None:
                 height = min(self.block, n)
                 held = self._held.arrays = room(height, n), room(height, d), room(height)
-            _velocity_rows(product_address(), start, stop, *given, *held, into)
+            scores, *found = held
+            _velocity_rows(product_address(), start, stop, *given, scores, *(whole or found), into)
 
         self._over_rows(some)
+        if self.recording is not None:
+            mean, log_z = (torch.from_numpy(part) for part in whole)
+            log_z = log_z.mul_(LN_2).add_(math.log(float(self.mass.max())))
+            found = self.flow.pullback_of(
+                0.0, self.here, self.mass, Attended(mean, log_z, PRODUCTS.name), self.weights
+            )
+            self.recording.remember(self.here, found)
 
     def _error(self, h: float) -> float:
         """max_i e_i^2 / sqrt(e_i^2 + D f_i^2) of the step to y, as in `rowwise.largest_damped`."""
@@ -150,7 +169,8 @@ def wide_trial(problem: Problem, points: Tensor, memory: Tensor, pair: Pair) -> 
     if not bool((problem.mass > 0).all()):
         return None
     flow._note(PRODUCTS.name, None)
-    return WideTrial(flow, problem.mass, memory, pair, SHARE * (problem.atol + problem.rtol))
+    recording = problem if isinstance(problem, Recording) else None
+    return WideTrial(flow, problem.mass, memory, pair, SHARE * (problem.atol + problem.rtol), recording)
 
 
 def _factor(matrix: Tensor) -> tuple[np.ndarray, bool]:
@@ -169,7 +189,7 @@ _compiled: Any = njit(nogil=True, cache=True, error_model="numpy", fastmath=_FLA
 @_compiled
 def _moved_rows(
     address: int, start: int, stop: int, x: Any, stages: Any, weights: Any, B: Any, diagonal: bool, share: Any,
-    equal: bool, block: int, y: Any, weighted: Any, queries: Any, longest: Any,
+    equal: bool, block: int, y: Any, weighted: Any, queries: Any, longest: Any, lengths: Any,
 ) -> None:  # fmt: skip
     """Rows start to stop of y = (x + sum_j w_j k_j)/|...|, of s y and of q = y B, and |q|^2."""
     d = x.shape[1]
@@ -188,6 +208,8 @@ def _moved_rows(
             for c in range(d):
                 square += row[c] * row[c]
             inverse = 1.0 / np.sqrt(square)
+            if len(lengths) > 0:
+                lengths[i] = np.sqrt(square)
             for c in range(d):
                 row[c] *= inverse
             if not equal:
@@ -214,12 +236,13 @@ def _velocity_rows(
     address: int, start: int, stop: int, y: Any, weighted: Any, share: Any, queries: Any, shifted: bool, V: Any,
     diagonal: bool, scores: Any, means: Any, log_partition: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Rows start to stop of P_y V m."""
-    d = y.shape[1]
+    """Rows start to stop of P_y V m; m and log2 Z of all rows, or of those at hand where there is no more room."""
+    d, whole = y.shape[1], len(means) == len(y)
     for first in range(start, stop, len(scores)):
         last = min(first + len(scores), stop)
-        mean = means[: last - first]
-        attended_rows(address, queries[first:last], y, weighted, share, shifted, scores, mean, log_partition)
+        mean = means[first:last] if whole else means[: last - first]
+        log_z = log_partition[first:last] if whole else log_partition
+        attended_rows(address, queries[first:last], y, weighted, share, shifted, scores, mean, log_z)
         if diagonal:
             for i in range(first, last):
                 for c in range(d):
