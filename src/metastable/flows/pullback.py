@@ -42,6 +42,8 @@ class Pullback:
     """The flows whose weights `back` differentiates, in its order; none where they are not known."""
     sure: bool = True
     """Whether there is a transpose for certain; else torch has to find it, and may not."""
+    attended: Attended | None = None
+    """What attention found, where F is that of one head alone."""
 
 
 @dataclass(frozen=True, eq=False)

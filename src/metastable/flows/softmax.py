@@ -90,16 +90,16 @@ class SelfAttention(AttendingFlow):
         points: Float[Tensor, "n d"],
         mass: Float[Tensor, "n"],
         attended: Attended,
-        w: AttentionWeights,
+        weights: AttentionWeights,
     ) -> Pullback:
-        """The same from what `attention` found, to its digits or nearly."""
+        """The same from what `attention` found."""
         field = None if self.field is None else self.field.to(points)
 
         def back(cotangent: Tensor) -> tuple[Tensor, tuple[HeadCotangent, ...]]:
-            tokens, head = self._over_pairs(points, mass, w, attended, field=field).back(cotangent)
+            tokens, head = self._over_pairs(points, mass, weights, attended, field=field).back(cotangent)
             return tokens, (head,)
 
-        return Pullback(self._drift(t, attended, w, mass), back, (self,))
+        return Pullback(self._drift(t, attended, weights, mass), back, (self,), attended=attended)
 
     def evaluate_many(
         self,

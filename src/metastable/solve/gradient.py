@@ -33,6 +33,7 @@ from metastable.solve.small_transpose import SmallTranspose, small_transpose
 from metastable.solve.stepper import Stepper
 from metastable.solve.stretches import refuse_endless, steps
 from metastable.solve.trace import Segment, Trace
+from metastable.solve.wide_transpose import WideTranspose, wide_transpose
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -128,7 +129,8 @@ def gradient(
         problem = Recording(*given, count=len(table.nodes))
     ledger = Ledger(problem.pullback(t0, rho.points), rho.points)
     trace, state = Trace(), State(t0, rho.points)
-    growth = Growth(problem, table) if max_step is None and h is None else None
+    wide = None if compiled is not None else wide_transpose(problem, rho.points, table)
+    growth = Growth(problem, table, wide) if max_step is None and h is None else None
     try:
         audience.begin(Run(prepared, rho.mass, state, t, (t0, t), stepper.name))
         if growth is not None:
@@ -141,7 +143,7 @@ def gradient(
             audience.show(made)
         value, cotangent = of_end.at(state.points)
         for segment in trace.segments():
-            steps_back = _steps_back(problem, table, compiled, segment)
+            steps_back = _steps_back(problem, table, compiled or wide, segment)
             for each in reversed(segment.intervals):
                 before, cotangent, of_weights = steps_back(cotangent)
                 ledger.add((each.start + each.end) / 2, of_weights)
@@ -157,7 +159,7 @@ def gradient(
 def _steps_back(
     problem: Problem,
     table: RungeKutta,
-    compiled: SmallTranspose | None,
+    compiled: SmallTranspose | WideTranspose | None,
     segment: Segment,
 ) -> Callable[[Tensor], tuple[Tensor, Tensor, list[Sequence[HeadCotangent]]]]:
     """Make the steps of a segment again that are not known; what comes back takes them back, the last one first.
@@ -165,7 +167,7 @@ def _steps_back(
     From cotangents after a step it gives the tokens before it, their cotangents, and those of the weights.
     """
     points, intervals, known = segment
-    if compiled is None:
+    if not isinstance(compiled, SmallTranspose):
         tapes: list[Tape] = []
         for each in intervals[: len(intervals) - len(known)]:
             tapes.append(record(problem, table, points, each))
@@ -175,7 +177,10 @@ def _steps_back(
 
         def by_stages(cotangent: Tensor) -> tuple[Tensor, Tensor, list[Sequence[HeadCotangent]]]:
             tape = tapes.pop()
-            return tape.stages[0].points, *transpose(problem, table, tape, cotangent)
+            before = tape.stages[0].points
+            if compiled is not None:
+                return before, *compiled.step_back(tape, cotangent)
+            return before, *transpose(problem, table, tape, cotangent)
 
         return by_stages
     starts = [points]

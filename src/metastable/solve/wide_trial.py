@@ -29,6 +29,7 @@ from metastable.attention.exp2 import LN_2, LOG2_E
 from metastable.attention.kernel import Attended
 from metastable.attention.operands import Operands
 from metastable.flows.drift import Velocity
+from metastable.flows.flow import Flow
 from metastable.flows.softmax import SelfAttention
 from metastable.solve.controller import SHARE
 from metastable.solve.problem import Problem
@@ -36,10 +37,13 @@ from metastable.solve.recording import Recording
 from metastable.solve.tableau import Pair
 from metastable.solve.trial import Made
 from metastable.threads import blas_can_be_held, over_rows
+from metastable.weights import AttentionWeights
 
 LEAST_COLUMNS = 5
 """Dimensions from which two products are faster than the fused kernel for more than some hundred tokens: 1.3 ns
 a pair at n = 2000 against 1.6 for d = 5, and 2.5 for d = 8."""
+
+
 NANOSECONDS = 0.015
 """Rough cost of one multiplication in a product of matrices, for the choice of threads."""
 
@@ -64,10 +68,11 @@ class WideTrial:
         assert weights.dense_B is not None
         self.memory, self.pair, self.allowed = memory, pair, allowed
         self.flow, self.mass, self.weights, self.recording = flow, mass, weights, recording
+        self.log_mass = math.log(float(mass.max()))
         self.rows = [row.numpy() for row in (*pair.stages, pair.weights)]
         _, n, d = memory.shape
-        self.B = _factor(flow.beta * LOG2_E * weights.dense_B)
-        self.V = _factor(weights.value.T)
+        self.B = factor(flow.beta * LOG2_E * weights.dense_B)
+        self.V = factor(weights.value.T)
         self.share = (mass / mass.max()).numpy()
         self.equal = bool((mass == mass[0]).all())
         self.points, self.queries = room(n, d), room(n, d)
@@ -131,11 +136,9 @@ class WideTrial:
         self._over_rows(some)
         if self.recording is not None:
             mean, log_z = (torch.from_numpy(part) for part in whole)
-            log_z = log_z.mul_(LN_2).add_(math.log(float(self.mass.max())))
-            found = self.flow.pullback_of(
-                0.0, self.here, self.mass, Attended(mean, log_z, PRODUCTS.name), self.weights
-            )
-            self.recording.remember(self.here, found)
+            attended = Attended(mean, log_z.mul_(LN_2).add_(self.log_mass), PRODUCTS.name)
+            made = self.flow.pullback_of(0.0, self.here, self.mass, attended, self.weights)
+            self.recording.remember(self.here, made)
 
     def _error(self, h: float) -> float:
         """max_i e_i^2 / sqrt(e_i^2 + D f_i^2) of the step to y, as in `rowwise.largest_damped`."""
@@ -156,12 +159,9 @@ def wide_trial(problem: Problem, points: Tensor, memory: Tensor, pair: Pair) -> 
     """The trial of a run of plain self-attention in more than a few dimensions; None where it is anything else."""
     flow, n = problem.flow, len(points)
     here = points.is_cpu and points.dtype == torch.float64 and points.shape[1] >= LEAST_COLUMNS
-    if not here or pair.stable < math.inf or type(flow) is not SelfAttention:
+    if not here or pair.stable < math.inf or not isinstance(flow, SelfAttention) or flow.kernel != "auto":
         return None
-    if flow.kernel != "auto" or not flow.plain:
-        return None
-    weights = flow.weights_at(0.0, points)
-    if weights.dense_B is None or weights.output is not None or isinstance(flow.beta, Tensor):
+    if plain_weights(flow, points) is None:
         return None
     operands = Operands.checked_before(points, points, points, problem.mass, flow.beta)
     if n * n > (PRODUCTS.most_pairs or 0) or not PRODUCTS.fits(operands, None):
@@ -173,7 +173,15 @@ def wide_trial(problem: Problem, points: Tensor, memory: Tensor, pair: Pair) -> 
     return WideTrial(flow, problem.mass, memory, pair, SHARE * (problem.atol + problem.rtol), recording)
 
 
-def _factor(matrix: Tensor) -> tuple[np.ndarray, bool]:
+def plain_weights(flow: Flow, points: Float[Tensor, "n d"]) -> AttentionWeights | None:
+    """The weights of plain self-attention, where they are matrices that stay the same; else None."""
+    if type(flow) is not SelfAttention or not flow.plain or isinstance(flow.beta, Tensor):
+        return None
+    weights = flow.weights_at(0.0, points)
+    return None if weights.dense_B is None or weights.output is not None else weights
+
+
+def factor(matrix: Float[Tensor, "d d"]) -> tuple[np.ndarray, bool]:
     """The matrix, and whether it is diagonal: then its diagonal as one row."""
     diagonal = torch.diagonal(matrix)
     if bool((matrix == torch.diag(diagonal)).all()):

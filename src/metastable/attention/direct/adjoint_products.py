@@ -22,6 +22,7 @@ from torch import Tensor
 from metastable.attention.backwards import Backwards
 from metastable.attention.direct.exponents import DOUBLE
 from metastable.attention.direct.matrix_product import (
+    kept_room,
     multiply,
     multiply_part,
     multiply_turned,
@@ -54,7 +55,7 @@ def adjoint_by_products(given: Backwards, ahead: int) -> tuple[Float[Tensor, "n 
     factors = q, y, g, shift, packed, top, ahead
 
     def some_pieces(start: int, stop: int) -> None:
-        memory = room(2 * block, d + 2), room(2 * block, d), room(2 * block * min(_KEYS, n))
+        memory = room(2 * block, d + 2), room(2 * block, d), kept_room(2 * block * min(_KEYS, n))
         for piece in range(start, stop):
             part = edges[piece], edges[piece + 1]
             transposed_rows(product_address(), *part, *factors, *memory, by_query, sums[piece])
