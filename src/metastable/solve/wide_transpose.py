@@ -22,12 +22,16 @@ from torch import Tensor
 
 from metastable.attention.backwards import Backwards
 from metastable.attention.direct import (
+    LEAST_SHARED,
     MOST_FUSED,
     adjoint_over_pairs,
     multiply,
     multiply_turned,
+    pack,
     product_address,
     room,
+    tile_memory,
+    transposed_rows,
 )
 from metastable.flows.pullback import HeadCotangent
 from metastable.flows.softmax import SelfAttention
@@ -54,6 +58,10 @@ class WideTranspose:
         self.log_mass, n = torch.log(mass), len(mass)
         self.c, self.w, self.g, self.q = (room(n, d) for _ in range(4))
         self.shift, self.found = np.empty(n), room(len(table.nodes) + 1, n, d)
+        self.whole: tuple[Any, ...] | None = None
+        if n < LEAST_SHARED:
+            packed, top, sums = room(n, d + 2), np.empty(n), (room(n, d), room(n, d))
+            self.whole = (self.log_mass.numpy(), packed, top, *tile_memory(n, n, d), *sums)
 
     def step_back(
         self, tape: Tape, cotangent: Float[Tensor, "n d"]
@@ -92,6 +100,10 @@ class WideTranspose:
         assert attended is not None
         x, mean, c, w, g, q = points.numpy(), attended.mean.numpy(), self.c, self.w, self.g, self.q
         inward: tuple[Any, ...] = (x, mean, later, weights, *self.factors, c, w, g, q, self.shift)
+        if self.whole is not None:
+            log_z, made = attended.log_partition.numpy(), (_lengths(stage.length), found, V, scores)
+            _stage_at_once(product_address(), *inward, log_z, *self.whole, *made)
+            return
         self._over(lambda start, stop: _inward(product_address(), start, stop, *inward))
         by_query, by_key = adjoint_over_pairs(
             Backwards(
@@ -217,3 +229,19 @@ def _of_weights(address: int, w: Any, mean: Any, x: Any, by_query: Any, V: Any, 
     n, d = x.shape
     multiply_turned(address, d, d, n, w.ctypes.data, d, mean.ctypes.data, V.ctypes.data)
     multiply_turned(address, d, d, n, x.ctypes.data, d, by_query.ctypes.data, scores.ctypes.data)
+
+
+@_compiled
+def _stage_at_once(
+    address: int, x: Any, mean: Any, later: Any, weights: Any, V: Any, diagonal_V: bool, B: Any, diagonal_B: bool,
+    c: Any, w: Any, g: Any, q: Any, shift: Any, log_partition: Any, log_mass: Any, packed: Any, top: Any, left: Any,
+    right: Any, tile: Any, by_query: Any, by_key: Any, length: Any, found: Any, of_V: Any, scores: Any,
+) -> None:  # fmt: skip
+    """All of a stage for few tokens: one call of Python."""
+    n = len(x)
+    _inward(address, 0, n, x, mean, later, weights, V, diagonal_V, B, diagonal_B, c, w, g, q, shift)
+    pack(x, log_mass, log_partition, packed, top)
+    by_key[:] = 0.0
+    transposed_rows(address, 0, n, q, x, g, shift, packed, top, n, left, right, tile, by_query, by_key)
+    _outward(address, 0, n, x, mean, c, V, diagonal_V, B, diagonal_B, by_query, by_key, length, q, found)
+    _of_weights(address, w, mean, x, by_query, of_V, scores)

@@ -3,6 +3,7 @@
 import torch
 
 from metastable.attention.direct.adjoint import ABSENT, MOST_FUSED, adjoint_cost, adjoint_kernel, adjoint_over_pairs
+from metastable.attention.direct.adjoint_products import LEAST_SHARED, pack, tile_memory, transposed_rows
 from metastable.attention.direct.at_once import attend_at_once
 from metastable.attention.direct.batch import attend_systems, row_sums, written_out
 from metastable.attention.direct.blocks import attend_blocks, blocks_additions
@@ -28,6 +29,7 @@ __all__ = [
     "DOUBLE",
     "FUSED",
     "LARGEST_SCORE",
+    "LEAST_SHARED",
     "MAX_COLUMNS",
     "MOST_FUSED",
     "PRODUCTS",
@@ -41,10 +43,13 @@ __all__ = [
     "attended_rows",
     "multiply",
     "multiply_turned",
+    "pack",
     "product_address",
     "room",
     "row_sums",
     "rows_of_block",
+    "tile_memory",
+    "transposed_rows",
     "with_item",
     "written_out",
 ]

@@ -37,6 +37,8 @@ PIECES = 8
 digits do not depend on it: 8 n d numbers of memory."""
 ABSENT = 1e300
 """Minus the logarithm of a mass of zero, or the partition of a row that sees no mass: beyond every score."""
+LEAST_SHARED = 512
+"""Rows below which they are one range."""
 _ROWS, _KEYS = 128, 256
 """Rows and keys of a tile, of which there are two: half a megabyte. Of five sizes the fastest, by a few percent,
 for 200 to 2000 tokens in 4 to 64 dimensions."""
@@ -46,8 +48,7 @@ def adjoint_by_products(given: Backwards, ahead: int) -> tuple[Float[Tensor, "n 
     """(by_query, by_key) of `adjoint_over_pairs`, for float64 on the CPU."""
     q, y, log_mass, log_z, g, shift = (part.contiguous().numpy() for part in given[:6])
     rows, (n, d) = len(q), y.shape
-    block = min(_ROWS, rows)
-    pieces = max(1, min(PIECES, rows // block))
+    pieces = max(1, min(PIECES, rows // (LEAST_SHARED // 2)))
     by_query, sums = np.empty((rows, d)), np.zeros((pieces, n, d))
     packed, top = room(n, d + 2), np.empty(rows)
     pack(y, log_mass, log_z, packed, top)
@@ -55,7 +56,7 @@ def adjoint_by_products(given: Backwards, ahead: int) -> tuple[Float[Tensor, "n 
     factors = q, y, g, shift, packed, top, ahead
 
     def some_pieces(start: int, stop: int) -> None:
-        memory = room(2 * block, d + 2), room(2 * block, d), kept_room(2 * block * min(_KEYS, n))
+        memory = tile_memory(rows, n, d)
         for piece in range(start, stop):
             part = edges[piece], edges[piece + 1]
             transposed_rows(product_address(), *part, *factors, *memory, by_query, sums[piece])
@@ -66,6 +67,12 @@ def adjoint_by_products(given: Backwards, ahead: int) -> tuple[Float[Tensor, "n 
         some_pieces(0, pieces)
     by_key = sums[0] if pieces == 1 else sums.sum(0)
     return torch.from_numpy(by_query), torch.from_numpy(by_key)
+
+
+def tile_memory(rows: int, n: int, d: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Memory of `transposed_rows`: for both factors on the left, those on the right, and the tile."""
+    block = min(_ROWS, rows)
+    return room(2 * block, d + 2), room(2 * block, d), kept_room(2 * block * min(_KEYS, n))
 
 
 _compiled: Any = njit(nogil=True, cache=True, error_model="numpy")
