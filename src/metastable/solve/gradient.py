@@ -32,7 +32,7 @@ from metastable.solve.runge_kutta import RungeKutta, runge_kutta
 from metastable.solve.small_transpose import SmallTranspose, small_transpose
 from metastable.solve.stepper import Stepper
 from metastable.solve.stretches import refuse_endless, steps
-from metastable.solve.trace import Segment, Trace
+from metastable.solve.trace import BALANCE, COMPILED_BALANCE, Segment, Trace
 from metastable.solve.wide_transpose import WideTranspose, wide_transpose
 
 
@@ -128,7 +128,8 @@ def gradient(
     if compiled is None and rho.points.is_cpu:
         problem = Recording(*given, count=len(table.nodes))
     ledger = Ledger(problem.pullback(t0, rho.points), rho.points)
-    trace, state = Trace(), State(t0, rho.points)
+    trace = Trace(BALANCE if compiled is None else COMPILED_BALANCE)
+    state = State(t0, rho.points)
     wide = None if compiled is not None else wide_transpose(problem, rho.points, table)
     growth = Growth(problem, table, wide) if max_step is None and h is None else None
     try:

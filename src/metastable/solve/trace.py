@@ -2,12 +2,13 @@
 
 Of K steps every `stride`-th begins with a state that is kept; the steps between are made again from there, one
 segment at a time. The stride doubles while the run goes on, so that states and the stages of one segment take
-O(sqrt(K)) arrays of the size of the tokens, however many steps there will be. The stages of the last steps, as many
-as a segment has or as take little memory, are kept as they were computed.
+O(sqrt(K)) arrays of the size of the tokens, however many steps there will be. The stages of the last O(sqrt(K))
+steps, or of as many as take little memory, are kept as they were computed.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,9 +23,14 @@ from metastable.solve.recording import Tape
 BALANCE = 48
 """States that are kept for each step of a segment, at most: a step that is made again keeps points and attended
 means of up to twelve stages, 24 arrays, and twice as many states cost as much memory as the segment."""
-MOST_NUMBERS = 1 << 23
-"""Numbers that the stages of steps may take which are kept as they were computed, 64 MB: beside 10,000 tokens in
-eight dimensions four steps, beside a thousand in three more than a hundred."""
+COMPILED_BALANCE = 256
+"""The same where steps are taken back as wholes, and a segment keeps no stages but states alone."""
+LITTLE, MUCH = 1 << 22, 1 << 25
+"""Numbers, 32 and 256 MB: stages of the last steps are kept while they take no more than the first, and of as many
+steps as the root of all (times `ROOT`) while they take no more than the second."""
+ROOT = 2.5
+"""With it the five steps of a run on S^2 with 20,000 tokens are kept: 60 arrays for the root of a step, where
+states and segments take 14."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +58,8 @@ class Segment(NamedTuple):
 class Trace:
     """What is kept of a run while it is made."""
 
-    def __init__(self) -> None:
+    def __init__(self, balance: int = BALANCE) -> None:
+        self.balance = balance
         self.intervals: list[Interval] = []
         self.kept: list[Float[Tensor, "n d"]] = []
         self.tapes: deque[Tape] = deque()
@@ -62,7 +69,7 @@ class Trace:
         """Remember an accepted step, with its stages if they are known."""
         if len(self.intervals) % self.stride == 0:
             self.kept.append(step.start.points)
-            if len(self.kept) > BALANCE * self.stride:
+            if len(self.kept) > self.balance * self.stride:
                 self.kept = self.kept[::2]
                 self.stride *= 2
         self.intervals.append(Interval(step.start.t, step.t, problem.stretch_start, problem.stretch_end))
@@ -70,8 +77,13 @@ class Trace:
             self.tapes.clear()
             return
         self.tapes.append(tape)
-        if len(self.tapes) > max(self.stride, MOST_NUMBERS // max(tape.numbers, 1)):
+        if len(self.tapes) > self._most_tapes(max(tape.numbers, 1)):
             self.tapes.popleft()
+
+    def _most_tapes(self, numbers: int) -> int:
+        """How many are kept of so many numbers each."""
+        root = int(ROOT * math.sqrt(len(self.intervals)))
+        return max(self.stride, LITTLE // numbers, min(root, MUCH // numbers))
 
     def segments(self) -> Iterator[Segment]:
         """The last segment first; what was given is forgotten."""
