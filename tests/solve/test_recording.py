@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import metastable as ms
-from dense_runs import normal
+from dense_runs import normal, relative
 from metastable.errors import MetastableError
 from metastable.solve import gradient
 from metastable.solve.adjoint import record
@@ -99,6 +99,28 @@ def test_the_field_of_a_gradient_is_asked_as_often_as_that_of_its_run(monkeypatc
     points = ms.sphere.uniform(600, 3, seed=1)
     found = gradient(ms.SelfAttention(w, 2.0), points, 0.5, lambda x: x[0, 0], rtol=1e-6, atol=1e-6)
     assert found.steps >= 1 and len(asked) == 12 * found.steps + 1
+
+
+@pytest.mark.parametrize(("n", "d", "method"), [(20, 9, "dop853"), (530, 6, "dop853"), (520, 2, "adaptive")])
+def test_steps_that_were_kept_and_steps_that_are_made_again_give_one_gradient(monkeypatch, n, d, method):
+    w = ms.AttentionWeights(V=normal(d, d, scale=d**-0.5), B=normal(d, d, seed=1, scale=d**-0.5))
+    flow, c, tape = ms.SelfAttention(w, 3.0), normal(n, d, seed=2), Recording.tape
+
+    def found():
+        points = ms.sphere.uniform(n, d, seed=3)
+        return gradient(flow, points, 0.5, lambda x: (c * x).sum(), method=method, max_step=0.1, rtol=1e-5)
+
+    kept, again = [found()], []
+    monkeypatch.setattr("metastable.solve.trace.LITTLE", 0)
+    monkeypatch.setattr("metastable.solve.trace.ROOT", 1.4)  # three of five or more
+    kept.append(found())
+    monkeypatch.setattr(Recording, "tape", lambda self, step: (again.append(tape(self, step)), None)[1])
+    expected = found()
+    assert kept[0].steps >= 5 and all(one is not None for one in again)
+    for one in kept:
+        for part in ("V", "B", "points"):
+            assert relative(getattr(one, part), getattr(expected, part)) < 1e-12
+        assert abs(one.beta - expected.beta) < 1e-12 * float(expected.B.abs().max()) * d
 
 
 def test_it_counts_stages():
