@@ -98,9 +98,9 @@ class Recording(Problem):
         """The field at points which are no state of the run."""
         self._asked.append(Stage(points, self._length(points), found))
 
-    def normalised(self, points: Float[Tensor, "n d"], lengths: Float[Tensor, "n"]) -> None:
+    def normalised(self, points: Float[Tensor, "n d"], lengths: Float[Tensor, "n 1"]) -> None:
         """Rows that were so long before."""
-        self._moved = points, lengths[:, None]
+        self._moved = points, lengths
 
     def combine(
         self, points: Float[Tensor, "n d"], stages: Float[Tensor, "s n d"], weights: Float[Tensor, "s"]
@@ -110,14 +110,14 @@ class Recording(Problem):
             return super().combine(points, stages, weights)
         lengths = points.new_empty(len(points))
         moved = rowwise.combine(points, stages, weights, unit=True, lengths=lengths)
-        self.normalised(moved, lengths)
+        self.normalised(moved, lengths[:, None])
         return moved
 
     def retract(self, points: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """Back to the sphere; the length before is remembered."""
         moved = super().retract(points)
         if self.flow.spherical:
-            self.normalised(moved, torch.linalg.vector_norm(points, dim=1))
+            self.normalised(moved, torch.linalg.vector_norm(points, dim=1, keepdim=True))
         return moved
 
     def tape(self, step: Step) -> Tape | None:

@@ -79,12 +79,17 @@ class WideTrial:
         self.weighted = self.points if self.equal else room(n, d)
         self.longest, self.lengths = np.empty(n), np.empty(n if recording else 0)
         self.here = torch.from_numpy(self.points)
+        self.kept: list[tuple[np.ndarray, ...]] = []
+        self.found: list[np.ndarray] = []
+        """m and log Z at y, where they are recorded."""
         self.block, self.shifted = rows_of_block(n, d), False
         self._held = threading.local()
 
     def __call__(self, points: Float[Tensor, "n d"], slope: Float[Tensor, "n d"], h: float) -> Made:
         """A step of size h from points whose velocity is the first row of the memory."""
         last = len(self.rows) - 1
+        if self.recording is not None:  # which keeps what is found there
+            self.kept = self._arrays(last - 1)
         for stage in range(1, last):
             self._move(points, stage, h)
             self._evaluate(self.memory[stage])
@@ -104,11 +109,13 @@ class WideTrial:
 
     def _move(self, points: Tensor, stage: int, h: float) -> None:
         """y, the points of a stage, and what attention takes of them."""
-        if self.recording is not None:  # which keeps what was there
-            self.points, self.lengths = room(*points.shape), np.empty(len(points))
+        if self.recording is not None:
+            # What is at the end outlives the rest.
+            now = self._arrays(1)[0] if stage == len(self.rows) - 1 else self.kept[stage - 1]
+            self.points, *self.found, lengths = now
+            self.lengths, self.here = lengths[:, 0], torch.from_numpy(self.points)
             self.weighted = self.points if self.equal else self.weighted
-            self.here = torch.from_numpy(self.points)
-            self.recording.normalised(self.here, torch.from_numpy(self.lengths))
+            self.recording.normalised(self.here, torch.from_numpy(lengths))
         given: tuple[Any, ...] = (points.numpy(), self.memory.numpy(), h * self.rows[stage], *self.B)
         made = (self.points, self.weighted, self.queries, self.longest, self.lengths)
 
@@ -122,23 +129,30 @@ class WideTrial:
         """The velocities at y."""
         _, n, d = self.memory.shape
         given: tuple[Any, ...] = (self.points, self.weighted, self.share, self.queries, self.shifted, *self.V)
+        given = (*given, self.log_mass)
         into = out.numpy()
-        whole = () if self.recording is None else (room(n, d), np.empty(n))
 
         def some(start: int, stop: int) -> None:
             held: tuple[Any, ...] | None = getattr(self._held, "arrays", None)
             if held is None:
                 height = min(self.block, n)
                 held = self._held.arrays = room(height, n), room(height, d), room(height)
-            scores, *found = held
-            _velocity_rows(product_address(), start, stop, *given, scores, *(whole or found), into)
+            scores, *some_rows = held
+            _velocity_rows(product_address(), start, stop, *given, scores, *(self.found or some_rows), into)
 
         self._over_rows(some)
         if self.recording is not None:
-            mean, log_z = (torch.from_numpy(part) for part in whole)
-            attended = Attended(mean, log_z.mul_(LN_2).add_(self.log_mass), PRODUCTS.name)
+            mean, log_z = (torch.from_numpy(part) for part in self.found)
+            attended = Attended(mean, log_z, PRODUCTS.name)
             made = self.flow.pullback_of(0.0, self.here, self.mass, attended, self.weights)
             self.recording.remember(self.here, made)
+
+    def _arrays(self, count: int) -> list[tuple[np.ndarray, ...]]:
+        """Memory for y, m, log Z and the lengths of so many stages, each beginning at a line of the cache."""
+        _, n, d = self.memory.shape
+        size = -(-n * d // 8) * 8
+        wide, thin = room(count, 2, size)[:, :, : n * d].reshape(count, 2, n, d), np.empty((count, 2, n))
+        return [(*both, one, other[:, None]) for both, (one, other) in zip(wide, thin, strict=True)]
 
     def _error(self, h: float) -> float:
         """max_i e_i^2 / sqrt(e_i^2 + D f_i^2) of the step to y, as in `rowwise.largest_damped`."""
@@ -242,15 +256,17 @@ def _moved_rows(
 @_compiled
 def _velocity_rows(
     address: int, start: int, stop: int, y: Any, weighted: Any, share: Any, queries: Any, shifted: bool, V: Any,
-    diagonal: bool, scores: Any, means: Any, log_partition: Any, out: Any,
+    diagonal: bool, log_mass: float, scores: Any, means: Any, log_partition: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Rows start to stop of P_y V m; m and log2 Z of all rows, or of those at hand where there is no more room."""
+    """Rows start to stop of P_y V m; m and log Z of all rows, or of those at hand where there is no more room."""
     d, whole = y.shape[1], len(means) == len(y)
     for first in range(start, stop, len(scores)):
         last = min(first + len(scores), stop)
         mean = means[first:last] if whole else means[: last - first]
         log_z = log_partition[first:last] if whole else log_partition
         attended_rows(address, queries[first:last], y, weighted, share, shifted, scores, mean, log_z)
+        for i in range(last - first):
+            log_z[i] = log_z[i] * LN_2 + log_mass
         if diagonal:
             for i in range(first, last):
                 for c in range(d):
