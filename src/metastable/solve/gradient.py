@@ -20,6 +20,7 @@ from metastable.measure import Measure
 from metastable.rowwise import project_tangent
 from metastable.solve.adjoint import record, transpose
 from metastable.solve.arguments import initial_measure, interval, positive, time_scale, tolerances
+from metastable.solve.embedded import EmbeddedPair
 from metastable.solve.growth import Growth
 from metastable.solve.ledger import Ledger
 from metastable.solve.loss import Loss
@@ -32,7 +33,7 @@ from metastable.solve.runge_kutta import RungeKutta, runge_kutta
 from metastable.solve.small_transpose import SmallTranspose, small_transpose
 from metastable.solve.stepper import Stepper
 from metastable.solve.stretches import refuse_endless, steps
-from metastable.solve.trace import BALANCE, COMPILED_BALANCE, Segment, Trace
+from metastable.solve.trace import BALANCE, COMPILED_BALANCE, Interval, Segment, Trace
 from metastable.solve.wide_transpose import WideTranspose, wide_transpose
 
 
@@ -145,7 +146,7 @@ def gradient(
             audience.show(made)
         value, cotangent = of_end.at(state.points)
         for segment in trace.segments():
-            steps_back = _steps_back(problem, table, compiled or wide, segment)
+            steps_back = _steps_back(problem, stepper, table, compiled or wide, segment)
             for each in reversed(segment.intervals):
                 before, cotangent, of_weights = steps_back(cotangent)
                 ledger.add((each.start + each.end) / 2, of_weights)
@@ -160,6 +161,7 @@ def gradient(
 
 def _steps_back(
     problem: Problem,
+    stepper: Stepper,
     table: RungeKutta,
     compiled: SmallTranspose | WideTranspose | None,
     segment: Segment,
@@ -172,7 +174,7 @@ def _steps_back(
     if not isinstance(compiled, SmallTranspose):
         tapes: list[Tape] = []
         for each in intervals[: len(intervals) - len(known)]:
-            tapes.append(record(problem, table, points, each))
+            tapes.append(_again(problem, stepper, points, each) or record(problem, table, points, each))
             points = tapes[-1].points
         tapes += known
         known.clear()
@@ -197,6 +199,17 @@ def _steps_back(
         return before, found, [heads]
 
     return as_wholes
+
+
+def _again(problem: Problem, stepper: Stepper, points: Float[Tensor, "n d"], interval: Interval) -> Tape | None:
+    """A step made again as the run made it; None where nobody remembers its stages."""
+    if not (isinstance(problem, Recording) and isinstance(stepper, EmbeddedPair)):
+        return None
+    interval.enter(problem)
+    problem.pullback(interval.start, points)
+    start = State(interval.start, points)
+    made = Step(start, State(interval.end, stepper.again(problem, start, interval.end)), lambda times: [])
+    return problem.tape(made)
 
 
 def _differentiable(
