@@ -7,8 +7,9 @@ points and what was found there: a step that was just made need not be made agai
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -32,11 +33,35 @@ class Stage:
 
 
 @dataclass(frozen=True, eq=False)
+class StackedStages(Sequence[Stage]):
+    """Stages whose numbers are in one piece of memory: as objects they would cost more to keep than to compute."""
+
+    first: Stage
+    points: Float[Tensor, "s n d"]
+    length: Float[Tensor, "s n 1"]
+    mean: Float[Tensor, "s n d"]
+    log_partition: Float[Tensor, "s n"]
+    pullback: Callable[[Tensor, Tensor, Tensor], Pullback]
+    """The field at points from attended means and log Z."""
+
+    def __len__(self) -> int:
+        return 1 + len(self.points)
+
+    def __getitem__(self, index: Any) -> Any:
+        number = range(len(self))[index] - 1
+        if number < 0:
+            return self.first
+        points = self.points[number]
+        found = self.pullback(points, self.mean[number], self.log_partition[number])
+        return Stage(points, self.length[number], found)
+
+
+@dataclass(frozen=True, eq=False)
 class Tape:
     """A step with all that its transpose needs."""
 
     h: float
-    stages: tuple[Stage, ...]
+    stages: Sequence[Stage]
     points: Float[Tensor, "n d"]
     """The tokens at its end, bit for bit those of the run where an embedded pair made it."""
     length: Float[Tensor, "n 1"] | None
@@ -44,7 +69,8 @@ class Tape:
     @property
     def numbers(self) -> int:
         """How many it holds, about: points and attended means of every stage."""
-        return sum((1 + max(len(stage.pullback.heads), 1)) * stage.points.numel() for stage in self.stages)
+        heads = max(len(self.stages[0].pullback.heads), 1)
+        return len(self.stages) * (1 + heads) * self.points.numel()
 
 
 class Asked(NamedTuple):
@@ -76,6 +102,8 @@ class Recording(Problem):
         """The tokens of that state."""
         self._moved: tuple[Tensor, Tensor] | None = None
         """Rows that were normalised last, and their lengths before."""
+        self._stacked: Callable[[Stage], StackedStages] | None = None
+        """The stages of the step that was made last, from its first, if it was made as a whole."""
 
     def pullback(self, t: float, points: Float[Tensor, "n d"]) -> Pullback:
         """The field with its transpose, at a state of the run: asked twice, it is found once."""
@@ -97,6 +125,10 @@ class Recording(Problem):
     def remember(self, points: Float[Tensor, "n d"], found: Pullback) -> None:
         """The field at points which are no state of the run."""
         self._asked.append(Stage(points, self._length(points), found))
+
+    def remember_step(self, stages: Callable[[Stage], StackedStages]) -> None:
+        """A step that was made as a whole: all its stages, from the first."""
+        self._stacked = stages
 
     def normalised(self, points: Float[Tensor, "n d"], lengths: Float[Tensor, "n 1"]) -> None:
         """Rows that were so long before."""
@@ -125,15 +157,18 @@ class Recording(Problem):
         start, end, first, asked = step.start, step.end, self._known, list(self._asked)
         ended = bool(asked) and asked[-1].points is end.points
         last = asked.pop() if ended else None
-        stages, length = asked[len(asked) - self.count + 1 :], self._length(end.points)
+        stages, length, stacked = asked[len(asked) - self.count + 1 :], self._length(end.points), self._stacked
         self._asked.clear()
+        self._stacked = None
         self._reached = end.points
         self._known = None if last is None else Asked(self._inside(end.t), end.points, last.pullback)
         if first is None or first.points is not start.points or first.t != self._inside(start.t):
             return None
-        if len(stages) != self.count - 1 or (self.flow.spherical and length is None):
+        if self.flow.spherical and length is None:
             return None
-        return Tape(end.t - start.t, (Stage(start.points, None, first.pullback), *stages), end.points, length)
+        begin = Stage(start.points, None, first.pullback)
+        whole: Sequence[Stage] = (begin, *stages) if stacked is None else stacked(begin)
+        return Tape(end.t - start.t, whole, end.points, length) if len(whole) == self.count else None
 
     def _length(self, points: Tensor) -> Tensor | None:
         return self._moved[1] if self._moved is not None and self._moved[0] is points else None

@@ -36,7 +36,7 @@ from metastable.attention.direct import (
 from metastable.flows.pullback import HeadCotangent
 from metastable.flows.softmax import SelfAttention
 from metastable.solve.problem import Problem
-from metastable.solve.recording import Stage, Tape
+from metastable.solve.recording import StackedStages, Stage, Tape
 from metastable.solve.runge_kutta import RungeKutta
 from metastable.solve.wide_trial import NANOSECONDS, factor, plain_weights
 from metastable.threads import blas_can_be_held, over_rows
@@ -73,7 +73,7 @@ class WideTranspose:
         _unnormalised(given, tape.points.numpy(), _lengths(tape.length), self.found[count])
         for number in reversed(range(count)):
             later = self.found[number + 1 :], weights[number, number + 1 :]
-            self._stage_back(tape.stages[number], *later, self.found[number], V, scores)
+            self._stage_back(_numbers(tape.stages, number), *later, self.found[number], V, scores)
         of_scores = torch.from_numpy(scores)
         beta = float((self.dense_B * of_scores).sum())
         head = HeadCotangent(torch.from_numpy(V), self.beta * of_scores, beta)
@@ -83,12 +83,12 @@ class WideTranspose:
         """From cotangents of the velocities to those of the tokens they are at."""
         n, d = cotangent.shape
         found, unused = room(n, d), np.zeros((2, d, d))
-        self._stage_back(stage, cotangent.contiguous().numpy()[None], np.ones(1), found, *unused)
+        self._stage_back(_numbers((stage,), 0), cotangent.contiguous().numpy()[None], np.ones(1), found, *unused)
         return torch.from_numpy(found)
 
     def _stage_back(
         self,
-        stage: Stage,
+        stage: tuple[Tensor, Tensor, Tensor, Tensor | None],
         later: np.ndarray,
         weights: np.ndarray,
         found: np.ndarray,
@@ -96,23 +96,22 @@ class WideTranspose:
         scores: np.ndarray,
     ) -> None:
         """f of a stage; what it adds to the cotangents of V and of the scores' B."""
-        points, attended = stage.points, stage.pullback.attended
-        assert attended is not None
-        x, mean, c, w, g, q = points.numpy(), attended.mean.numpy(), self.c, self.w, self.g, self.q
+        points, means, log_partition, length = stage
+        x, mean, c, w, g, q = points.numpy(), means.numpy(), self.c, self.w, self.g, self.q
         inward: tuple[Any, ...] = (x, mean, later, weights, *self.factors, c, w, g, q, self.shift)
         if self.whole is not None:
-            log_z, made = attended.log_partition.numpy(), (_lengths(stage.length), found, V, scores)
+            log_z, made = log_partition.numpy(), (_lengths(length), found, V, scores)
             _stage_at_once(product_address(), *inward, log_z, *self.whole, *made)
             return
         self._over(lambda start, stop: _inward(product_address(), start, stop, *inward))
         by_query, by_key = adjoint_over_pairs(
             Backwards(
-                *(torch.from_numpy(q), points, self.log_mass, attended.log_partition),
-                *(torch.from_numpy(g), torch.from_numpy(self.shift), attended.mean),
+                *(torch.from_numpy(q), points, self.log_mass, log_partition),
+                *(torch.from_numpy(g), torch.from_numpy(self.shift), means),
             )
         )
         sums: tuple[Any, ...] = (by_query.numpy(), by_key.numpy())
-        outward: tuple[Any, ...] = (x, mean, c, *self.factors, *sums, _lengths(stage.length), q, found)
+        outward: tuple[Any, ...] = (x, mean, c, *self.factors, *sums, _lengths(length), q, found)
         self._over(lambda start, stop: _outward(product_address(), start, stop, *outward))
         _of_weights(product_address(), w, mean, x, sums[0], V, scores)
 
@@ -133,6 +132,16 @@ def wide_transpose(problem: Problem, points: Float[Tensor, "n d"], table: RungeK
     if weights is None or not isinstance(flow, SelfAttention):
         return None
     return WideTranspose(weights, flow.beta, problem.mass, points.shape[1], table)
+
+
+def _numbers(stages: Sequence[Stage], number: int) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """Points, means, log Z and lengths of a stage."""
+    if isinstance(stages, StackedStages) and number > 0:
+        k = number - 1
+        return stages.points[k], stages.mean[k], stages.log_partition[k], stages.length[k]
+    stage = stages[number]
+    assert stage.pullback.attended is not None
+    return stage.points, stage.pullback.attended.mean, stage.pullback.attended.log_partition, stage.length
 
 
 def _lengths(length: Tensor | None) -> np.ndarray:

@@ -30,10 +30,11 @@ from metastable.attention.kernel import Attended
 from metastable.attention.operands import Operands
 from metastable.flows.drift import Velocity
 from metastable.flows.flow import Flow
+from metastable.flows.pullback import Pullback
 from metastable.flows.softmax import SelfAttention
 from metastable.solve.controller import SHARE
 from metastable.solve.problem import Problem
-from metastable.solve.recording import Recording
+from metastable.solve.recording import Recording, StackedStages
 from metastable.solve.tableau import Pair
 from metastable.solve.trial import Made
 from metastable.threads import blas_can_be_held, over_rows
@@ -79,7 +80,7 @@ class WideTrial:
         self.weighted = self.points if self.equal else room(n, d)
         self.longest, self.lengths = np.empty(n), np.empty(n if recording else 0)
         self.here = torch.from_numpy(self.points)
-        self.kept: list[tuple[np.ndarray, ...]] = []
+        self.kept: tuple[np.ndarray, ...] = ()
         self.found: list[np.ndarray] = []
         """m and log Z at y, where they are recorded."""
         self.block, self.shifted = rows_of_block(n, d), False
@@ -90,6 +91,8 @@ class WideTrial:
         last = len(self.rows) - 1
         if self.recording is not None:  # which keeps what is found there
             self.kept = self._arrays(last - 1)
+            y, length, mean, log_z = (torch.from_numpy(part) for part in self.kept)
+            self.recording.remember_step(lambda first: StackedStages(first, y, length, mean, log_z, self._pullback))
         for stage in range(1, last):
             self._move(points, stage, h)
             self._evaluate(self.memory[stage])
@@ -105,17 +108,23 @@ class WideTrial:
     def _end(self, out: Tensor) -> Velocity:
         """The velocity at the end of the step that was made last."""
         self._evaluate(out)
+        if self.recording is not None:
+            found = (torch.from_numpy(part) for part in self.found)
+            self.recording.remember(self.here, self._pullback(self.here, *found))
         return Velocity(out, None)
 
     def _move(self, points: Tensor, stage: int, h: float) -> None:
         """y, the points of a stage, and what attention takes of them."""
         if self.recording is not None:
             # What is at the end outlives the rest.
-            now = self._arrays(1)[0] if stage == len(self.rows) - 1 else self.kept[stage - 1]
-            self.points, *self.found, lengths = now
-            self.lengths, self.here = lengths[:, 0], torch.from_numpy(self.points)
+            at_end = stage == len(self.rows) - 1
+            now = self._arrays(1) if at_end else self.kept
+            self.points, lengths, *self.found = (part[0 if at_end else stage - 1] for part in now)
+            self.lengths = lengths[:, 0]
             self.weighted = self.points if self.equal else self.weighted
-            self.recording.normalised(self.here, torch.from_numpy(lengths))
+            if at_end:
+                self.here = torch.from_numpy(self.points)
+                self.recording.normalised(self.here, torch.from_numpy(lengths))
         given: tuple[Any, ...] = (points.numpy(), self.memory.numpy(), h * self.rows[stage], *self.B)
         made = (self.points, self.weighted, self.queries, self.longest, self.lengths)
 
@@ -141,18 +150,17 @@ class WideTrial:
             _velocity_rows(product_address(), start, stop, *given, scores, *(self.found or some_rows), into)
 
         self._over_rows(some)
-        if self.recording is not None:
-            mean, log_z = (torch.from_numpy(part) for part in self.found)
-            attended = Attended(mean, log_z, PRODUCTS.name)
-            made = self.flow.pullback_of(0.0, self.here, self.mass, attended, self.weights)
-            self.recording.remember(self.here, made)
 
-    def _arrays(self, count: int) -> list[tuple[np.ndarray, ...]]:
-        """Memory for y, m, log Z and the lengths of so many stages, each beginning at a line of the cache."""
+    def _pullback(self, points: Tensor, mean: Tensor, log_partition: Tensor) -> Pullback:
+        attended = Attended(mean, log_partition, PRODUCTS.name)
+        return self.flow.pullback_of(0.0, points, self.mass, attended, self.weights)
+
+    def _arrays(self, count: int) -> tuple[np.ndarray, ...]:
+        """Memory for y, its lengths, m and log Z of so many stages, each beginning at a line of the cache."""
         _, n, d = self.memory.shape
-        size = -(-n * d // 8) * 8
-        wide, thin = room(count, 2, size)[:, :, : n * d].reshape(count, 2, n, d), np.empty((count, 2, n))
-        return [(*both, one, other[:, None]) for both, (one, other) in zip(wide, thin, strict=True)]
+        wide = room(2, count, -(-n * d // 8) * 8)[:, :, : n * d].reshape(2, count, n, d)
+        thin = np.empty((2, count, n))
+        return wide[0], thin[0, :, :, None], wide[1], thin[1]
 
     def _error(self, h: float) -> float:
         """max_i e_i^2 / sqrt(e_i^2 + D f_i^2) of the step to y, as in `rowwise.largest_damped`."""
