@@ -69,8 +69,8 @@ class Tape:
     @property
     def numbers(self) -> int:
         """How many it holds, about: points and attended means of every stage."""
-        heads = max(len(self.stages[0].pullback.heads), 1)
-        return len(self.stages) * (1 + heads) * self.points.numel()
+        first = self.stages[0]
+        return len(self.stages) * (1 + max(len(first.pullback.heads), 1)) * first.points.numel()
 
 
 class Asked(NamedTuple):
