@@ -112,7 +112,7 @@ def test_steps_that_were_kept_and_steps_that_are_made_again_give_one_gradient(mo
 
     kept, again = [found()], []
     monkeypatch.setattr("metastable.solve.trace.LITTLE", 0)
-    monkeypatch.setattr("metastable.solve.trace.ROOT", 1.4)  # three of five or more
+    monkeypatch.setattr("metastable.solve.trace.MORE", 1.0)  # three of five or more
     kept.append(found())
     monkeypatch.setattr(Recording, "tape", lambda self, step: (again.append(tape(self, step)), None)[1])
     expected = found()

@@ -26,11 +26,10 @@ means of up to twelve stages, 24 arrays, and twice as many states cost as much m
 COMPILED_BALANCE = 256
 """The same where steps are taken back as wholes, and a segment keeps no stages but states alone."""
 LITTLE, MUCH = 1 << 22, 1 << 25
-"""Numbers, 32 and 256 MB: stages of the last steps are kept while they take no more than the first, and of as many
-steps as the root of all (times `ROOT`) while they take no more than the second."""
-ROOT = 2.5
-"""With it the five steps of a run on S^2 with 20,000 tokens are kept: 60 arrays for the root of a step, where
-states and segments take 14."""
+"""Numbers, 32 and 256 MB: stages of the last steps are kept while they take no more than the first, and those of
+sqrt(K) + `MORE` of K steps while they take no more than the second."""
+MORE = 3.0
+"""With it all five steps of the runs on S^2 with 20,000 tokens are kept in benchmarks/gradient.py."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +81,7 @@ class Trace:
 
     def _most_tapes(self, numbers: int) -> int:
         """How many are kept of so many numbers each."""
-        root = int(ROOT * math.sqrt(len(self.intervals)))
+        root = int(MORE + math.sqrt(len(self.intervals)))
         return max(self.stride, LITTLE // numbers, min(root, MUCH // numbers))
 
     def segments(self) -> Iterator[Segment]:
