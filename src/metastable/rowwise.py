@@ -122,15 +122,22 @@ def project_applied(
 
 
 def combine(
-    points: Float[Tensor, "n d"], stages: Float[Tensor, "s n d"], weights: Float[Tensor, "s"], unit: bool
+    points: Float[Tensor, "n d"],
+    stages: Float[Tensor, "s n d"],
+    weights: Float[Tensor, "s"],
+    unit: bool,
+    lengths: Float[Tensor, "n"] | None = None,
 ) -> Float[Tensor, "n d"]:
-    """x + sum_j w_j k_j of every row, scaled back to length one if `unit`."""
+    """x + sum_j w_j k_j of every row, scaled back to length one if `unit`; lengths: memory for those before."""
     if not fusible(points, stages):
         moved = points + (weights.to(points) @ stages.view(len(stages), -1)).view_as(points)
+        if lengths is not None:
+            torch.linalg.vector_norm(moved, dim=1, out=lengths)
         return normalize(moved) if unit else moved
     out = torch.empty_like(points)
     flat, weight = points.view(-1).numpy(), weights.to(points.dtype).numpy()
-    arrays = stages.view(len(stages), -1).numpy(), weight, unit, out.view(-1).numpy()
+    before = (points.new_empty(0) if lengths is None else lengths).numpy()
+    arrays = stages.view(len(stages), -1).numpy(), weight, unit, out.view(-1).numpy(), before
     _over(_combine, points, (0,) * points.shape[1], flat, *arrays, reads=len(stages))
     return out
 
@@ -286,7 +293,7 @@ def _project_applied(start, stop, x, values, matrix, out):  # type: ignore[no-un
 
 
 @_fused
-def _combine(start, stop, coordinates, x, stages, weights, unit, out):  # type: ignore[no-untyped-def]
+def _combine(start, stop, coordinates, x, stages, weights, unit, out, lengths):  # type: ignore[no-untyped-def]
     width = len(coordinates)
     for first in range(start, stop, _BLOCK):
         low, high = width * first, width * min(first + _BLOCK, stop)
@@ -304,6 +311,8 @@ def _combine(start, stop, coordinates, x, stages, weights, unit, out):  # type: 
                 for a in range(1, width):
                     square += moved[width * i + a] * moved[width * i + a]
                 length = np.sqrt(square)
+                if len(lengths) > 0:
+                    lengths[first + i] = length
                 for a in range(width):
                     moved[width * i + a] /= length
 

@@ -35,7 +35,7 @@ def directional(seed: int) -> str | None:
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, dtype=torch.float64, generator=draw)
 
-    n, d = chance.choice((1, 2, 7, 40)), chance.choice((2, 3, 5, 8, 9, 17))
+    n, d = chance.choice((1, 2, 7, 40, 40, 520)), chance.choice((2, 3, 5, 8, 9, 17))
     kind = chance.choice(("softmax", "unnormalised", "causal", "causal itself", "causal unnormalised", "heads"))
     method, beta = chance.choice(("dop853", "adaptive", "rk4", "euler")), chance.choice((0.5, 2.0, 8.0))
     beta = min(beta, 2.0) if "unnormalised" in kind else beta

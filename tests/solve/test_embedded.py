@@ -72,3 +72,13 @@ def test_a_step_that_is_asked_for_is_refused(pair):
 def test_tables_are_no_part_of_what_identifies_a_run(pair):
     path = ms.solve(*smooth_case(), 0.1, method=pair())
     assert path.provenance["parameters"]["method"] == pair.name and "stepper" not in path.provenance["parameters"]
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("kernel", ["auto", "fused"])
+def test_a_step_is_made_again_to_its_digits(pair, kernel):
+    flow, rho = smooth_case()
+    flow.kernel = kernel
+    problem, stepper = Problem(flow, rho.mass, rtol=1e-6, atol=1e-6, step=None, max_step=0.1), pair()
+    step = stepper.advance(problem, stepper.begin(problem, State(0.0, rho.points, step=0.05)), 10.0)
+    assert torch.equal(pair().again(problem, State(0.0, rho.points), step.t), step.points)

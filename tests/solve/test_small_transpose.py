@@ -5,9 +5,10 @@ import pytest
 import torch
 
 import metastable as ms
-from metastable.solve.adjoint import Stage, drift_back, record, transpose, velocity_back
+from metastable.solve.adjoint import drift_back, record, transpose, velocity_back
 from metastable.solve.dop853 import Dop853
 from metastable.solve.problem import Problem
+from metastable.solve.recording import Stage
 from metastable.solve.runge_kutta import CLASSICAL, EULER, runge_kutta
 from metastable.solve.small_system import MOST_TOKENS
 from metastable.solve.small_transpose import small_transpose

@@ -163,7 +163,8 @@ class MultiHead(Flow):
 
         stacked = self._stacks(points)
         drift = self._stacked_drift(t, points, mass) if stacked else self._sum([part.drift for part in parts])
-        return Pullback(drift, back, sum((part.heads for part in parts), ()))
+        heads, sure = sum((part.heads for part in parts), ()), all(part.sure for part in parts)
+        return Pullback(drift, back, heads, sure)
 
     def _stacked_drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
         """The same for few tokens and heads of one low rank, all heads at once."""

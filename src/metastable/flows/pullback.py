@@ -40,6 +40,10 @@ class Pullback:
     back: Back
     heads: tuple[Any, ...] = ()
     """The flows whose weights `back` differentiates, in its order; none where they are not known."""
+    sure: bool = True
+    """Whether there is a transpose for certain; else torch has to find it, and may not."""
+    attended: Attended | None = None
+    """What attention found, where F is that of one head alone."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +79,8 @@ class OverPairs:
     def back(self, cotangent: Float[Tensor, "n d"]) -> tuple[Tensor, HeadCotangent]:
         """The cotangents of the tokens and of the weights from those of F = V attended."""
         x, w, mean, share = self.points, self.weights, self.attended.mean, self.attended.log_partition
-        inward, turned = apply(cotangent, w.V), apply(x, w.B)
-        queries = self.beta * turned if self.field is None else self.beta * turned + self.field
+        inward, queries = apply(cotangent, w.V), apply(x, self.beta * w.B)
+        queries = queries if self.field is None else queries + self.field
         if self.log_scale is None:
             shift = inner(inward, mean)
         else:
@@ -86,9 +90,10 @@ class OverPairs:
         log_z = share if seen is None else torch.where(seen > -torch.inf, share + seen, share)
         given = Backwards(queries, x, order.log_mass, log_z, inward, shift, self.attended.mean)
         by_query, by_key = attention_adjoint(given, order.ahead, rtol=self.rtol)
-        tokens = by_key + self.beta * apply(by_query, w.B.T)
-        beta = float(torch.dot(turned.reshape(-1), by_query.reshape(-1)))
-        return tokens, HeadCotangent(cotangent.T @ mean, self.beta * (x.T @ by_query), beta)
+        tokens = by_key + apply(by_query, self.beta * w.B.T)
+        of_scores = x.T @ by_query
+        beta = float((w.B * of_scores).sum())
+        return tokens, HeadCotangent(cotangent.T @ mean, self.beta * of_scores, beta)
 
 
 def by_autograd(flow: Any, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Pullback:
@@ -111,7 +116,7 @@ def by_autograd(flow: Any, t: float, points: Float[Tensor, "n d"], mass: Float[T
         return found, ()
 
     with torch.no_grad():
-        return Pullback(flow.ambient_drift(t, points, mass), back)
+        return Pullback(flow.ambient_drift(t, points, mass), back, sure=False)
 
 
 def _unknown(flow: Any) -> InvalidInput:

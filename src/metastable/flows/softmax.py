@@ -71,7 +71,9 @@ class SelfAttention(AttendingFlow):
 
     def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
         """V m_i before the projection."""
-        attended, w = self.attention(t, points, mass)
+        return self._drift(t, *self.attention(t, points, mass), mass)
+
+    def _drift(self, t: float, attended: Attended, w: AttentionWeights, mass: Float[Tensor, "n"]) -> Drift:
         return Drift(attended.mean, lambda: self.rate(t, attended.mean, mass), w.after_average)
 
     def pullback(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Pullback:
@@ -80,14 +82,24 @@ class SelfAttention(AttendingFlow):
         own = kind.attention is not SelfAttention.attention or kind.drift is not SelfAttention.drift
         if self._foreign or own:
             return super().pullback(t, points, mass)
-        attended, w = self.attention(t, points, mass)
+        return self.pullback_of(t, points, mass, *self.attention(t, points, mass))
+
+    def pullback_of(
+        self,
+        t: float,
+        points: Float[Tensor, "n d"],
+        mass: Float[Tensor, "n"],
+        attended: Attended,
+        weights: AttentionWeights,
+    ) -> Pullback:
+        """The same from what `attention` found."""
         field = None if self.field is None else self.field.to(points)
 
         def back(cotangent: Tensor) -> tuple[Tensor, tuple[HeadCotangent, ...]]:
-            tokens, head = self._over_pairs(points, mass, w, attended, field=field).back(cotangent)
+            tokens, head = self._over_pairs(points, mass, weights, attended, field=field).back(cotangent)
             return tokens, (head,)
 
-        return Pullback(Drift(attended.mean, None, w.after_average), back, (self,))
+        return Pullback(self._drift(t, attended, weights, mass), back, (self,), attended=attended)
 
     def evaluate_many(
         self,

@@ -72,7 +72,9 @@ class UnnormalizedAttention(AttendingFlow):
 
     def drift(self, t: float, points: Float[Tensor, "n d"], mass: Float[Tensor, "n"]) -> Drift:
         """V E[y e^{beta <x, B y> - s}] before the projection."""
-        attended, w = self.attention(t, points, mass)
+        return self._drift(*self.attention(t, points, mass), mass)
+
+    def _drift(self, attended: Attended, w: AttentionWeights, mass: Float[Tensor, "n"]) -> Drift:
         partition = torch.exp(attended.log_partition - self.log_scale)
 
         def rate() -> float:
@@ -86,14 +88,13 @@ class UnnormalizedAttention(AttendingFlow):
         if self._foreign or kind.drift is not UnnormalizedAttention.drift:
             return super().pullback(t, points, mass)
         attended, w = self.attention(t, points, mass)
-        partition = torch.exp(attended.log_partition - self.log_scale)
 
         def back(cotangent: Tensor) -> tuple[Tensor, tuple[HeadCotangent, ...]]:
             pairs = self._over_pairs(points, mass, w, attended, log_scale=self.log_scale)
             tokens, head = pairs.back(cotangent)
             return tokens, (head,)
 
-        return Pullback(Drift(attended.mean * partition[:, None], None, w.after_average), back, (self,))
+        return Pullback(self._drift(attended, w, mass), back, (self,))
 
     def evaluate_many(
         self,

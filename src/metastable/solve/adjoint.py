@@ -10,38 +10,17 @@ computed, with the steps as they were chosen, and not an approximation of the de
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metastable.flows.pullback import HeadCotangent, Pullback
-from metastable.rowwise import combine, inner, project_back, project_tangent
+from metastable.flows.pullback import HeadCotangent
+from metastable.rowwise import combine, project_back, project_tangent
 from metastable.solve.problem import Problem
+from metastable.solve.recording import Stage, Tape
 from metastable.solve.runge_kutta import RungeKutta
 from metastable.solve.trace import Interval
-
-
-@dataclass(frozen=True, eq=False)
-class Stage:
-    """Where the field was asked, what it answered, and how long the row was before it was normalised."""
-
-    points: Float[Tensor, "n d"]
-    length: Float[Tensor, "n 1"] | None
-    """None where nothing was normalised."""
-    pullback: Pullback
-
-
-@dataclass(frozen=True, eq=False)
-class Tape:
-    """A step with all that its transpose needs."""
-
-    h: float
-    stages: tuple[Stage, ...]
-    points: Float[Tensor, "n d"]
-    """The tokens at its end, bit for bit those of the run where an embedded pair made it."""
-    length: Float[Tensor, "n 1"] | None
 
 
 def record(problem: Problem, table: RungeKutta, points: Float[Tensor, "n d"], interval: Interval) -> Tape:
@@ -65,19 +44,18 @@ def transpose(
     """The cotangents of the tokens at the start of the step, and those of the weights in each stage."""
     of_weights: list[Sequence[HeadCotangent]] = []
     projected = _projected(problem, table)
-    total = _unnormalised(tape.points, tape.length, cotangent)
-    of_slopes = torch.stack([tape.h * weight * total for weight in table.weights.tolist()])
-    for number in reversed(range(len(tape.stages))):
+    back, count, none = velocity_back if projected else drift_back, len(tape.stages), torch.zeros_like(cotangent)
+    # Of every stage, and at last of the end: all that moved with its slopes.
+    found = torch.empty((count + 1, *cotangent.shape), dtype=cotangent.dtype, device=cotangent.device)
+    found[count] = _unnormalised(tape.points, tape.length, cotangent)
+    weights = tape.h * table.columns
+    for number in reversed(range(count)):
         stage = tape.stages[number]
-        back = velocity_back if projected else drift_back
-        found, heads = back(stage, of_slopes[number])
+        of_slope = combine(none, found[number + 1 :], weights[number, number + 1 :], unit=False)
+        moved, heads = back(stage, of_slope)
         of_weights.append(heads)
-        found = _unnormalised(stage.points, stage.length, found)
-        total = total + found
-        for before, weight in enumerate(table.stages[number].tolist()):
-            if weight != 0:
-                of_slopes[before].add_(found, alpha=tape.h * weight)
-    return total, of_weights
+        found[number] = _unnormalised(stage.points, stage.length, moved)
+    return found.sum(0), of_weights
 
 
 def velocity_back(
@@ -104,11 +82,10 @@ def _moved(
     problem: Problem, points: Tensor, slopes: Tensor, weights: Tensor
 ) -> tuple[Float[Tensor, "n d"], Float[Tensor, "n 1"] | None]:
     """x + sum_j w_j k_j back on the sphere, and its length before."""
-    moved = problem.combine(points, slopes, weights)
     if not problem.flow.spherical:
-        return moved, None
-    before = combine(points, slopes, weights, unit=False)
-    return moved, inner(before, before).sqrt()[:, None]
+        return problem.combine(points, slopes, weights), None
+    lengths = points.new_empty(len(points))
+    return combine(points, slopes, weights, unit=True, lengths=lengths), lengths[:, None]
 
 
 def _unnormalised(points: Tensor, length: Tensor | None, cotangent: Tensor) -> Tensor:

@@ -145,6 +145,17 @@ class EmbeddedPair(Stepper):
 
         return Step(state, end, interpolate, tried=tried)
 
+    def again(self, problem: Problem, state: State, t: float) -> Float[Tensor, "n d"]:
+        """The tokens after a step from this state to time t that was accepted before, to its digits."""
+        stages = self._stage_memory(state.points)
+        slope = problem.velocity(state.t, state.points, out=stages[0]).vector
+        whole = self._whole_trial(problem, state, stages)
+        if whole is None:
+            return self._staged(problem, state, stages, t).points
+        made = whole(state.points, slope, t - state.t)
+        problem.evaluations += made.evaluations
+        return made.points
+
     def tableau(self) -> Tableau:
         """The pair as plain arrays."""
         return Tableau.of(self)

@@ -18,8 +18,9 @@ from metastable.flows.plan import Plan
 from metastable.flows.pullback import HeadCotangent
 from metastable.measure import Measure
 from metastable.rowwise import project_tangent
-from metastable.solve.adjoint import Tape, record, transpose
+from metastable.solve.adjoint import record, transpose
 from metastable.solve.arguments import initial_measure, interval, positive, time_scale, tolerances
+from metastable.solve.embedded import EmbeddedPair
 from metastable.solve.growth import Growth
 from metastable.solve.ledger import Ledger
 from metastable.solve.loss import Loss
@@ -27,11 +28,13 @@ from metastable.solve.methods import choose_stepper
 from metastable.solve.observer import Audience, Run
 from metastable.solve.problem import Problem, State, Step
 from metastable.solve.progress import progress_observers
+from metastable.solve.recording import Recording, Tape
 from metastable.solve.runge_kutta import RungeKutta, runge_kutta
 from metastable.solve.small_transpose import SmallTranspose, small_transpose
 from metastable.solve.stepper import Stepper
 from metastable.solve.stretches import refuse_endless, steps
-from metastable.solve.trace import Interval, Trace
+from metastable.solve.trace import BALANCE, COMPILED_BALANCE, Interval, Segment, Trace
+from metastable.solve.wide_transpose import WideTranspose, wide_transpose
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,15 +94,16 @@ def gradient(
         growth are cut (see `Growth`).
 
     The adjoint is that of the accepted steps, each taken back stage by stage, with their lengths as they were
-    chosen: the exact derivative of the numbers that were computed, to rounding. It takes the time of four to five
-    runs and memory for O(sqrt(steps)) copies of the tokens: steps are made again from a few states. Attention is
-    differentiated over all pairs, whatever kernel computed it; on the circle in O(n) by Fourier series, to the
-    tolerance that kernels have in this run, where queries look at keys (`attention.circle.adjoint`), and on S^2
-    from 3000 tokens on by a grid (`attention.sphere.adjoint`). Where `solve` is in O(n) and these are not, a
-    gradient is more than five runs: on S^2 with more than 20,000 tokens, where many queries look away from all keys
-    or are too sharp for the tolerance. Tokens are taken in float64; masses and the `log_scale` of unnormalised
-    attention stay fixed. Of a flow from outside, whose drift torch can differentiate, there are `points` only. A
-    function as `progress` is told the times of the run, and then those of the way back.
+    chosen: the exact derivative of the numbers that were computed, to rounding. It takes the time of two to four
+    and a half runs (benchmarks/gradient.py) and memory for O(sqrt(steps)) copies of the tokens: the last steps are
+    taken back as they were made, those before are made again from a few states. Attention is differentiated over
+    all pairs, whatever kernel computed it; on the circle in O(n) by Fourier series, to the tolerance that kernels
+    have in this run, where queries look at keys (`attention.circle.adjoint`), and on S^2 from 3000 tokens on by a
+    grid (`attention.sphere.adjoint`). A gradient is more than five runs where `solve` leaves out pairs and these do
+    not: on S^2 with queries so sharp that most pairs do not count (seven runs with 3500 tokens at beta = 200), or
+    with more than 20,000 tokens, many of which look away from all keys. Tokens are taken in float64; masses and the
+    `log_scale` of unnormalised attention stay fixed. Of a flow from outside, whose drift torch can differentiate,
+    there are `points` only. A function as `progress` is told the times of the run, and then those of the way back.
 
     >>> from metastable import AttentionWeights, SelfAttention
     >>> w = AttentionWeights(V=[[1.0, 0.0], [0.0, 1.0]], B=[[1.0, 0.0], [0.0, 1.0]])
@@ -120,25 +124,30 @@ def gradient(
     if max_steps is None and (shortest := h or max_step) is not None:
         refuse_endless(t - t0, shortest)
     least = 4 * torch.finfo(torch.float64).eps
-    problem = Problem(prepared, rho.mass, max(rtol, least), atol, h, min(longest, time_scale(prepared)))
+    given = prepared, rho.mass, max(rtol, least), atol, h, min(longest, time_scale(prepared))
+    problem = Problem(*given)
+    compiled = small_transpose(problem, rho.points, table)
+    if compiled is None and rho.points.is_cpu:
+        problem = Recording(*given, count=len(table.nodes))
     ledger = Ledger(problem.pullback(t0, rho.points), rho.points)
-    trace, state = Trace(), State(t0, rho.points)
-    growth = Growth(problem, table) if max_step is None and h is None else None
+    trace = Trace(BALANCE if compiled is None else COMPILED_BALANCE)
+    state = State(t0, rho.points)
+    wide = None if compiled is not None else wide_transpose(problem, rho.points, table)
+    growth = Growth(problem, table, wide) if max_step is None and h is None else None
     try:
         audience.begin(Run(prepared, rho.mass, state, t, (t0, t), stepper.name))
         if growth is not None:
             growth.bound_step(state)
         for made in steps(problem, stepper, state, t, max_steps, t_start=t0, bounded=max_steps is not None):
-            trace.add(problem, made)
+            trace.add(problem, made, problem.tape(made) if isinstance(problem, Recording) else None)
             state = made.end
             if growth is not None and state.t < t:
                 growth.bound_step(state)
             audience.show(made)
         value, cotangent = of_end.at(state.points)
-        compiled = small_transpose(problem, rho.points, table)
-        for points, intervals in trace.segments():
-            steps_back = _steps_back(problem, table, compiled, points, intervals)
-            for each in reversed(intervals):
+        for segment in trace.segments():
+            steps_back = _steps_back(problem, stepper, table, compiled or wide, segment)
+            for each in reversed(segment.intervals):
                 before, cotangent, of_weights = steps_back(cotangent)
                 ledger.add((each.start + each.end) / 2, of_weights)
                 audience.show(Step.at_rest(State(each.start, before, accepted=state.accepted)))
@@ -152,24 +161,30 @@ def gradient(
 
 def _steps_back(
     problem: Problem,
+    stepper: Stepper,
     table: RungeKutta,
-    compiled: SmallTranspose | None,
-    points: Float[Tensor, "n d"],
-    intervals: Sequence[Interval],
+    compiled: SmallTranspose | WideTranspose | None,
+    segment: Segment,
 ) -> Callable[[Tensor], tuple[Tensor, Tensor, list[Sequence[HeadCotangent]]]]:
-    """Make the steps of a segment again; what comes back takes them back, the last one first.
+    """Make the steps of a segment again that are not known; what comes back takes them back, the last one first.
 
     From cotangents after a step it gives the tokens before it, their cotangents, and those of the weights.
     """
-    if compiled is None:
+    points, intervals, known = segment
+    if not isinstance(compiled, SmallTranspose):
         tapes: list[Tape] = []
-        for each in intervals:
-            tapes.append(record(problem, table, points, each))
+        for each in intervals[: len(intervals) - len(known)]:
+            tapes.append(_again(problem, stepper, points, each) or record(problem, table, points, each))
             points = tapes[-1].points
+        tapes += known
+        known.clear()
 
         def by_stages(cotangent: Tensor) -> tuple[Tensor, Tensor, list[Sequence[HeadCotangent]]]:
             tape = tapes.pop()
-            return tape.stages[0].points, *transpose(problem, table, tape, cotangent)
+            before = tape.stages[0].points
+            if compiled is not None:
+                return before, *compiled.step_back(tape, cotangent)
+            return before, *transpose(problem, table, tape, cotangent)
 
         return by_stages
     starts = [points]
@@ -184,6 +199,17 @@ def _steps_back(
         return before, found, [heads]
 
     return as_wholes
+
+
+def _again(problem: Problem, stepper: Stepper, points: Float[Tensor, "n d"], interval: Interval) -> Tape | None:
+    """A step made again as the run made it; None where nobody remembers its stages."""
+    if not (isinstance(problem, Recording) and isinstance(stepper, EmbeddedPair)):
+        return None
+    interval.enter(problem)
+    problem.pullback(interval.start, points)
+    start = State(interval.start, points)
+    made = Step(start, State(interval.end, stepper.again(problem, start, interval.end)), lambda times: [])
+    return problem.tape(made)
 
 
 def _differentiable(

@@ -13,11 +13,13 @@ from collections.abc import Callable
 import torch
 
 from metastable.rowwise import project_tangent
-from metastable.solve.adjoint import Stage, drift_back, velocity_back
+from metastable.solve.adjoint import drift_back, velocity_back
 from metastable.solve.controller import SHARE
 from metastable.solve.problem import Problem, State
+from metastable.solve.recording import Stage
 from metastable.solve.runge_kutta import EULER, RungeKutta
 from metastable.solve.small_transpose import SmallTranspose, small_transpose
+from metastable.solve.wide_transpose import WideTranspose
 
 SAFETY = 2.0
 """Growth counts for this times what is found: power iteration comes from below. With it the closed form of tokens
@@ -29,8 +31,8 @@ FIRST = 3
 class Growth:
     """s = |J^T w|/|w|, J the derivative of the velocities, w by power iteration along the run."""
 
-    def __init__(self, problem: Problem, table: RungeKutta) -> None:
-        self.problem, self.longest = problem, problem.max_step
+    def __init__(self, problem: Problem, table: RungeKutta, wide: WideTranspose | None = None) -> None:
+        self.problem, self.longest, self.wide = problem, problem.max_step, wide
         self.reach = table.resolved(SHARE * (problem.rtol + problem.atol)) / SAFETY
         self._cotangent: torch.Tensor | None = None
         self._compiled: tuple[SmallTranspose | None] | None = None
@@ -70,5 +72,7 @@ class Growth:
             problem.evaluations += 1
             return lambda w: compiled.velocity_back(x, w)
         stage = Stage(x, None, problem.pullback(state.t, x))
+        if (wide := self.wide) is not None:
+            return lambda w: wide.velocity_back(stage, w)
         back = velocity_back if problem.flow.spherical else drift_back
         return lambda w: back(stage, w)[0]

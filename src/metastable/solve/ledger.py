@@ -18,8 +18,8 @@ class Ledger:
     """The sums of dL/dV, dL/dB and dL/dbeta of every head, V and B one for each stretch of a schedule."""
 
     def __init__(self, pullback: Pullback, points: Float[Tensor, "n d"]) -> None:
-        # A transpose of nothing: flows without one are refused before the run.
-        pullback.back(torch.zeros_like(points))
+        if not pullback.sure:  # a transpose of nothing: flows without one are refused before the run
+            pullback.back(torch.zeros_like(points))
         d = points.shape[1]
         self.jumps = [
             head.weights.breakpoints if isinstance(head.weights, Schedule) else None for head in pullback.heads

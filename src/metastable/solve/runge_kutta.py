@@ -33,12 +33,19 @@ class RungeKutta:
     """Whether the stages of a `residual` flow are its drift, not projected to the sphere."""
 
     @cached_property
+    def columns(self) -> Float[Tensor, "s t"]:
+        """How slope j enters every stage i, and at last the end: a_ij and b_j, transposed."""
+        count = len(self.nodes)
+        columns = torch.zeros((count, count + 1), dtype=torch.float64)
+        for stage, row in enumerate((*self.stages, self.weights)):
+            columns[: len(row), stage] = row
+        return columns
+
+    @cached_property
     def defect(self) -> tuple[int, float]:
         """(k, c) of the first term c z^k in which a step of x' = x, of length z, differs from e^z."""
         count = len(self.nodes)
-        matrix = torch.zeros((count, count), dtype=torch.float64)
-        for stage, row in enumerate(self.stages):
-            matrix[stage, : len(row)] = row
+        matrix = self.columns[:, :count].T
         power = torch.ones(count, dtype=torch.float64)
         for k in range(1, count + 1):
             error = abs(float(self.weights @ power) - 1 / math.factorial(k))

@@ -7,6 +7,7 @@ one pass over it for every operation, and the calls of Python together take as l
 from __future__ import annotations
 
 import math
+import mmap
 import threading
 from typing import Any
 
@@ -25,28 +26,40 @@ from metastable.attention.direct import (
     room,
     rows_of_block,
 )
-from metastable.attention.exp2 import LOG2_E
+from metastable.attention.exp2 import LN_2, LOG2_E
+from metastable.attention.kernel import Attended
 from metastable.attention.operands import Operands
 from metastable.flows.drift import Velocity
+from metastable.flows.flow import Flow
+from metastable.flows.pullback import Pullback
 from metastable.flows.softmax import SelfAttention
 from metastable.solve.controller import SHARE
 from metastable.solve.problem import Problem
+from metastable.solve.recording import Recording, StackedStages
 from metastable.solve.tableau import Pair
 from metastable.solve.trial import Made
 from metastable.threads import blas_can_be_held, over_rows
+from metastable.weights import AttentionWeights
 
 LEAST_COLUMNS = 5
 """Dimensions from which two products are faster than the fused kernel for more than some hundred tokens: 1.3 ns
 a pair at n = 2000 against 1.6 for d = 5, and 2.5 for d = 8."""
+
+
 NANOSECONDS = 0.015
 """Rough cost of one multiplication in a product of matrices, for the choice of threads."""
+
+OWN_PAGES = 1 << 17
+"""Numbers, 1 MB, from which stages that are kept get pages of their own, which go back when they are dropped. In
+the heap, states that stay would settle in the gaps of stages that do not: 123 MB for a hundred steps of 600 tokens
+in 20 dimensions, against 52."""
 
 
 class WideTrial:
     """k_i = P_y V m(y),   y = x + h sum_j a_ij k_j back on the sphere: stages of `SelfAttention`.
 
     A stage is two passes over blocks of rows: y and q = y B; then m, V m and its projection. Products with a
-    diagonal matrix are none.
+    diagonal matrix are none. A `Recording` is told of y, |y| before it was normalised, m and log Z.
     """
 
     def __init__(
@@ -56,31 +69,42 @@ class WideTrial:
         memory: Float[Tensor, "s n d"],
         pair: Pair,
         allowed: float,
+        recording: Recording | None = None,
     ) -> None:
         weights = flow.weights_at(0.0)
         assert weights.dense_B is not None
         self.memory, self.pair, self.allowed = memory, pair, allowed
+        self.flow, self.mass, self.weights, self.recording = flow, mass, weights, recording
+        self.log_mass = math.log(float(mass.max()))
         self.rows = [row.numpy() for row in (*pair.stages, pair.weights)]
         _, n, d = memory.shape
-        self.B = _factor(flow.beta * LOG2_E * weights.dense_B)
-        self.V = _factor(weights.value.T)
+        self.B = factor(flow.beta * LOG2_E * weights.dense_B)
+        self.V = factor(weights.value.T)
         self.share = (mass / mass.max()).numpy()
         self.equal = bool((mass == mass[0]).all())
         self.points, self.queries = room(n, d), room(n, d)
         self.weighted = self.points if self.equal else room(n, d)
-        self.longest = np.empty(n)
+        self.longest, self.lengths = np.empty(n), np.empty(n if recording else 0)
+        self.here = torch.from_numpy(self.points)
+        self.kept: tuple[np.ndarray, ...] = ()
+        self.found: list[np.ndarray] = []
+        """m and log Z at y, where they are recorded."""
         self.block, self.shifted = rows_of_block(n, d), False
         self._held = threading.local()
 
     def __call__(self, points: Float[Tensor, "n d"], slope: Float[Tensor, "n d"], h: float) -> Made:
         """A step of size h from points whose velocity is the first row of the memory."""
         last = len(self.rows) - 1
+        if self.recording is not None:  # which keeps what is found there
+            self.kept = self._arrays(last - 1)
+            y, length, mean, log_z = (torch.from_numpy(part) for part in self.kept)
+            self.recording.remember_step(lambda first: StackedStages(first, y, length, mean, log_z, self._pullback))
         for stage in range(1, last):
             self._move(points, stage, h)
             self._evaluate(self.memory[stage])
         self._move(points, last, h)
         error = self._error(h) / self.allowed
-        after = torch.from_numpy(self.points.copy())
+        after = torch.from_numpy(self.points.copy()) if self.recording is None else self.here
         return Made(after, None, error if math.isfinite(error) else math.inf, last - 1, self._end)
 
     def stages(self, points: Tensor, slope: Tensor, h: float) -> None:
@@ -90,12 +114,25 @@ class WideTrial:
     def _end(self, out: Tensor) -> Velocity:
         """The velocity at the end of the step that was made last."""
         self._evaluate(out)
+        if self.recording is not None:
+            found = (torch.from_numpy(part) for part in self.found)
+            self.recording.remember(self.here, self._pullback(self.here, *found))
         return Velocity(out, None)
 
     def _move(self, points: Tensor, stage: int, h: float) -> None:
         """y, the points of a stage, and what attention takes of them."""
+        if self.recording is not None:
+            # What is at the end outlives the rest.
+            at_end = stage == len(self.rows) - 1
+            now = self._arrays(1) if at_end else self.kept
+            self.points, lengths, *self.found = (part[0 if at_end else stage - 1] for part in now)
+            self.lengths = lengths[:, 0]
+            self.weighted = self.points if self.equal else self.weighted
+            if at_end:
+                self.here = torch.from_numpy(self.points)
+                self.recording.normalised(self.here, torch.from_numpy(lengths))
         given: tuple[Any, ...] = (points.numpy(), self.memory.numpy(), h * self.rows[stage], *self.B)
-        made = (self.points, self.weighted, self.queries, self.longest)
+        made = (self.points, self.weighted, self.queries, self.longest, self.lengths)
 
         def some(start: int, stop: int) -> None:
             _moved_rows(product_address(), start, stop, *given, self.share, self.equal, self.block, *made)
@@ -107,6 +144,7 @@ class WideTrial:
         """The velocities at y."""
         _, n, d = self.memory.shape
         given: tuple[Any, ...] = (self.points, self.weighted, self.share, self.queries, self.shifted, *self.V)
+        given = (*given, self.log_mass)
         into = out.numpy()
 
         def some(start: int, stop: int) -> None:
@@ -114,9 +152,23 @@ class WideTrial:
             if held is None:
                 height = min(self.block, n)
                 held = self._held.arrays = room(height, n), room(height, d), room(height)
-            _velocity_rows(product_address(), start, stop, *given, *held, into)
+            scores, *some_rows = held
+            _velocity_rows(product_address(), start, stop, *given, scores, *(self.found or some_rows), into)
 
         self._over_rows(some)
+
+    def _pullback(self, points: Tensor, mean: Tensor, log_partition: Tensor) -> Pullback:
+        attended = Attended(mean, log_partition, PRODUCTS.name)
+        return self.flow.pullback_of(0.0, points, self.mass, attended, self.weights)
+
+    def _arrays(self, count: int) -> tuple[np.ndarray, ...]:
+        """Memory for y, its lengths, m and log Z of so many stages, each beginning at a line of the cache."""
+        _, n, d = self.memory.shape
+        shape = 2, count, -(-n * d // 8) * 8
+        memory = room(*shape) if math.prod(shape) < OWN_PAGES else _own_pages(shape)
+        wide = memory[:, :, : n * d].reshape(2, count, n, d)
+        thin = np.empty((2, count, n))
+        return wide[0], thin[0, :, :, None], wide[1], thin[1]
 
     def _error(self, h: float) -> float:
         """max_i e_i^2 / sqrt(e_i^2 + D f_i^2) of the step to y, as in `rowwise.largest_damped`."""
@@ -137,12 +189,9 @@ def wide_trial(problem: Problem, points: Tensor, memory: Tensor, pair: Pair) -> 
     """The trial of a run of plain self-attention in more than a few dimensions; None where it is anything else."""
     flow, n = problem.flow, len(points)
     here = points.is_cpu and points.dtype == torch.float64 and points.shape[1] >= LEAST_COLUMNS
-    if not here or pair.stable < math.inf or type(flow) is not SelfAttention:
+    if not here or pair.stable < math.inf or not isinstance(flow, SelfAttention) or flow.kernel != "auto":
         return None
-    if flow.kernel != "auto" or not flow.plain:
-        return None
-    weights = flow.weights_at(0.0, points)
-    if weights.dense_B is None or weights.output is not None or isinstance(flow.beta, Tensor):
+    if plain_weights(flow, points) is None:
         return None
     operands = Operands.checked_before(points, points, points, problem.mass, flow.beta)
     if n * n > (PRODUCTS.most_pairs or 0) or not PRODUCTS.fits(operands, None):
@@ -150,10 +199,24 @@ def wide_trial(problem: Problem, points: Tensor, memory: Tensor, pair: Pair) -> 
     if not bool((problem.mass > 0).all()):
         return None
     flow._note(PRODUCTS.name, None)
-    return WideTrial(flow, problem.mass, memory, pair, SHARE * (problem.atol + problem.rtol))
+    recording = problem if isinstance(problem, Recording) else None
+    return WideTrial(flow, problem.mass, memory, pair, SHARE * (problem.atol + problem.rtol), recording)
 
 
-def _factor(matrix: Tensor) -> tuple[np.ndarray, bool]:
+def _own_pages(shape: tuple[int, ...]) -> np.ndarray:
+    """Memory of float64 that is nobody else's."""
+    return np.frombuffer(mmap.mmap(-1, 8 * math.prod(shape)), dtype=np.float64).reshape(shape)
+
+
+def plain_weights(flow: Flow, points: Float[Tensor, "n d"]) -> AttentionWeights | None:
+    """The weights of plain self-attention, where they are matrices that stay the same; else None."""
+    if type(flow) is not SelfAttention or not flow.plain or isinstance(flow.beta, Tensor):
+        return None
+    weights = flow.weights_at(0.0, points)
+    return None if weights.dense_B is None or weights.output is not None else weights
+
+
+def factor(matrix: Float[Tensor, "d d"]) -> tuple[np.ndarray, bool]:
     """The matrix, and whether it is diagonal: then its diagonal as one row."""
     diagonal = torch.diagonal(matrix)
     if bool((matrix == torch.diag(diagonal)).all()):
@@ -169,7 +232,7 @@ _compiled: Any = njit(nogil=True, cache=True, error_model="numpy", fastmath=_FLA
 @_compiled
 def _moved_rows(
     address: int, start: int, stop: int, x: Any, stages: Any, weights: Any, B: Any, diagonal: bool, share: Any,
-    equal: bool, block: int, y: Any, weighted: Any, queries: Any, longest: Any,
+    equal: bool, block: int, y: Any, weighted: Any, queries: Any, longest: Any, lengths: Any,
 ) -> None:  # fmt: skip
     """Rows start to stop of y = (x + sum_j w_j k_j)/|...|, of s y and of q = y B, and |q|^2."""
     d = x.shape[1]
@@ -188,6 +251,8 @@ def _moved_rows(
             for c in range(d):
                 square += row[c] * row[c]
             inverse = 1.0 / np.sqrt(square)
+            if len(lengths) > 0:
+                lengths[i] = np.sqrt(square)
             for c in range(d):
                 row[c] *= inverse
             if not equal:
@@ -212,14 +277,17 @@ def _moved_rows(
 @_compiled
 def _velocity_rows(
     address: int, start: int, stop: int, y: Any, weighted: Any, share: Any, queries: Any, shifted: bool, V: Any,
-    diagonal: bool, scores: Any, means: Any, log_partition: Any, out: Any,
+    diagonal: bool, log_mass: float, scores: Any, means: Any, log_partition: Any, out: Any,
 ) -> None:  # fmt: skip
-    """Rows start to stop of P_y V m."""
-    d = y.shape[1]
+    """Rows start to stop of P_y V m; m and log Z of all rows, or of those at hand where there is no more room."""
+    d, whole = y.shape[1], len(means) == len(y)
     for first in range(start, stop, len(scores)):
         last = min(first + len(scores), stop)
-        mean = means[: last - first]
-        attended_rows(address, queries[first:last], y, weighted, share, shifted, scores, mean, log_partition)
+        mean = means[first:last] if whole else means[: last - first]
+        log_z = log_partition[first:last] if whole else log_partition
+        attended_rows(address, queries[first:last], y, weighted, share, shifted, scores, mean, log_z)
+        for i in range(last - first):
+            log_z[i] = log_z[i] * LN_2 + log_mass
         if diagonal:
             for i in range(first, last):
                 for c in range(d):

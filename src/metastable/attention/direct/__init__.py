@@ -2,7 +2,8 @@
 
 import torch
 
-from metastable.attention.direct.adjoint import ABSENT, adjoint_cost, adjoint_kernel, adjoint_over_pairs
+from metastable.attention.direct.adjoint import ABSENT, MOST_FUSED, adjoint_cost, adjoint_kernel, adjoint_over_pairs
+from metastable.attention.direct.adjoint_products import LEAST_SHARED, pack, tile_memory, transposed_rows
 from metastable.attention.direct.at_once import attend_at_once
 from metastable.attention.direct.batch import attend_systems, row_sums, written_out
 from metastable.attention.direct.blocks import attend_blocks, blocks_additions
@@ -10,7 +11,7 @@ from metastable.attention.direct.causal import attend_causal
 from metastable.attention.direct.dense import attend_dense, dense_additions
 from metastable.attention.direct.exponents import DOUBLE
 from metastable.attention.direct.fused import MAX_COLUMNS, attend_fused, fused_additions, fused_cost, with_item
-from metastable.attention.direct.matrix_product import multiply, product_address, room
+from metastable.attention.direct.matrix_product import multiply, multiply_turned, product_address, room
 from metastable.attention.direct.products import (
     LARGEST_SCORE,
     MOST_MASS_RATIO,
@@ -28,7 +29,9 @@ __all__ = [
     "DOUBLE",
     "FUSED",
     "LARGEST_SCORE",
+    "LEAST_SHARED",
     "MAX_COLUMNS",
+    "MOST_FUSED",
     "PRODUCTS",
     "SDPA",
     "adjoint_cost",
@@ -39,10 +42,14 @@ __all__ = [
     "attend_systems",
     "attended_rows",
     "multiply",
+    "multiply_turned",
+    "pack",
     "product_address",
     "room",
     "row_sums",
     "rows_of_block",
+    "tile_memory",
+    "transposed_rows",
     "with_item",
     "written_out",
 ]

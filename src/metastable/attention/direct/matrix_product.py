@@ -76,9 +76,12 @@ def kept_room(size: int) -> np.ndarray:
 
 def _call(
     builder: Any, address: Any, transposed: Any, sizes: tuple[Any, Any, Any], a: Any, lda: Any, b: Any, added: Any,
-    c: Any, ldc: Any,
+    c: Any, ldc: Any, turned: bool = False,
 ) -> None:  # fmt: skip
-    """dgemm for A (m, k) whose rows are `lda` apart, B or B^T without gaps, C (m, n) with rows `ldc` apart."""
+    """dgemm for A (m, k) whose rows are `lda` apart, B or B^T without gaps, C (m, n) with rows `ldc` apart.
+
+    turned: A^T in place of A.
+    """
     from llvmlite import ir  # type: ignore[import-untyped]
 
     byte, whole, real = ir.IntType(8), ir.IntType(32), ir.DoubleType()
@@ -99,7 +102,7 @@ def _call(
     plain, turn = ir.Constant(byte, ord("N")), ir.Constant(byte, ord("T"))
     arguments = [
         place(builder.select(transposed, turn, plain), byte),
-        place(plain, byte),
+        place(turn if turned else plain, byte),
         integer(columns),
         integer(rows),
         integer(inner),
@@ -153,5 +156,19 @@ def _multiply_part(
     return signature, codegen
 
 
+def _multiply_turned(_context: Any, address: Any, m: Any, n: Any, k: Any, a: Any, lda: Any, b: Any, c: Any) -> Any:
+    """C += A^T B for k rows of A, which begin `lda` numbers apart."""
+    signature = types.void(types.int64, *(types.int64,) * 3, types.uintp, types.int64, types.uintp, types.uintp)
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        where, rows, columns, inner, first, stride, second, out = args
+        never, more = (context.get_constant(types.boolean, flag) for flag in (False, True))
+        _call(builder, where, never, (rows, columns, inner), first, stride, second, more, out, columns, True)
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
 multiply: Any = lasting(intrinsic(_multiply), "multiply")
 multiply_part: Any = lasting(intrinsic(_multiply_part), "multiply_part")
+multiply_turned: Any = lasting(intrinsic(_multiply_turned), "multiply_turned")
