@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from metastable.monitor.calibration import Calibration, moved
+from metastable.monitor.calibration import Calibration
 from metastable.monitor.listening import Ear, Listening
 from metastable.monitor.score import Score
 from metastable.monitor.stream import Stream
@@ -35,8 +35,7 @@ class Attachment:
         stream: Stream,
         seed: int,
     ) -> None:
-        device = next(ear.model.parameters()).device
-        self._calibration = calibration if device.type == "cpu" else moved(calibration, device)
+        self._calibration = calibration
         self._rate = rate
         self._sample_rate = sample_rate
         self._on_score = on_score

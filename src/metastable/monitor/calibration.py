@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -25,7 +24,6 @@ from metastable.monitor.channels.structure import StructureLearner
 from metastable.monitor.channels.tokens import TokenLearner
 from metastable.monitor.conformal import Conformal
 from metastable.monitor.corruption import DISPLACED, REPLACED, content, corrupted
-from metastable.monitor.deviation import Deviation
 from metastable.monitor.drift import Blocks
 from metastable.monitor.lengths import LengthTrend
 from metastable.monitor.listening import Ear
@@ -117,7 +115,7 @@ class Calibration:
         lead = max(known, key=lambda c: surprise[c])
         tokens = told[lead].weights()
         assert tokens is not None
-        weight = np.where(trace.mask[b].cpu().numpy(), np.maximum(tokens[b], 0.0), 0.0)
+        weight = np.where(trace.mask[b].numpy(), np.maximum(tokens[b], 0.0), 0.0)
         total = weight.sum()
         if not (np.isfinite(total) and total > 0):
             return ()
@@ -162,7 +160,7 @@ def calibrate(
             for own, trace in traces(ear, inputs, copies):
                 learners[COHERENCE].add_corrupted(trace, [touched[i] for i in own], kind)
     report("fitting the channels")
-    channels = _finished(learners, next(ear.model.parameters()).device)
+    channels = _finished(learners)
     scores: dict[str, np.ndarray] = {}
     for part in ("ranks", "recalibration"):
         scores[part] = np.zeros((len(parts[part]), len(channels)))
@@ -178,7 +176,7 @@ def calibrate(
     last = parts["recalibration"]
     return Calibration(
         names=tuple(channels),
-        channels=moved(tuple(channels.values()), torch.device("cpu")),
+        channels=tuple(channels.values()),
         trend=trend,
         conformal=conformal,
         whole=whole,
@@ -212,29 +210,10 @@ def _learners(ear: Ear, pooling: str, inputs: Inputs, fitted: Sequence[Any]) -> 
     return found
 
 
-def _finished(learners: dict[str, Any], device: torch.device) -> dict[str, Channel]:
-    """Channels by name, on the device where the model runs."""
+def _finished(learners: dict[str, Any]) -> dict[str, Channel]:
+    """Channels by name."""
     channels: dict[str, Channel] = {}
     for names, learner in learners.items():
         made = learner.finish()
         channels |= dict(zip(names.split(), made if isinstance(made, tuple) else (made,), strict=True))
-    return dict(zip(channels, moved(tuple(channels.values()), device), strict=True))
-
-
-def moved(value: Any, device: torch.device, known: dict[int, Any] | None = None) -> Any:
-    """A fitted object with every tensor in it on a device; what two channels share, they share there, too."""
-    known = {} if known is None else known
-    if id(value) in known:
-        return known[id(value)]
-    if isinstance(value, Deviation):  # of a few features, which are read on the CPU
-        return value
-    if isinstance(value, Tensor):
-        known[id(value)] = value.to(device)
-        return known[id(value)]
-    if isinstance(value, tuple):
-        return tuple(moved(part, device, known) for part in value)
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = {f.name: moved(getattr(value, f.name), device, known) for f in fields(value)}
-        known[id(value)] = replace(value, **parts)
-        return known[id(value)]
-    return value
+    return channels

@@ -47,7 +47,7 @@ class Gaussian:
 
     def whitened(self, rows: Float[Tensor, "*b d"]) -> Float[Tensor, "*b r"]:
         """(x - mean) W for every row."""
-        flat = torch.addmm(self._origin, rows.reshape(-1, rows.shape[-1]), self.whiten)
+        flat = torch.addmm(self.origin, rows.reshape(-1, rows.shape[-1]), self.whiten)
         return flat.view(*rows.shape[:-1], -1)
 
     def distance(self, rows: Float[Tensor, "*b d"]) -> Float[Tensor, "*b"]:
@@ -59,7 +59,7 @@ class Gaussian:
         return self.distance(rows) / self.whiten.shape[1]
 
     @cached_property
-    def _origin(self) -> Float[Tensor, "r"]:
+    def origin(self) -> Float[Tensor, "r"]:
         """-mean W: a product as dear as that of a text, made once."""
         return -(self.mean @ self.whiten)
 

@@ -53,7 +53,7 @@ class Ear:
         maps = [OntoSphere.before(site, device) for site in sites]
         end = OntoSphere(None, None, False)
         return cls(
-            model, tuple(site.block for site in sites), (*maps, end), glances(layers, device), kind, batch_first,
+            model, tuple(site.block for site in sites), (*maps, end), glances(layers), kind, batch_first,
             tuple(special), tokens,
         )  # fmt: skip
 
@@ -130,28 +130,28 @@ class Recording:
         if content.shape != x.shape[:2]:
             raise InvalidInput(f"tokens of shape {tuple(x.shape)} do not belong to ids of {tuple(content.shape)}")
         self.shape = x.shape[:2]
-        column, self.mask, self.numbers = chosen(content, self.ear.tokens)
+        self.held = content.cpu()
+        column, self.mask, self.numbers = chosen(self.held, self.ear.tokens)
         self.last = int(column.max())
-        self.held = content
         points = self._memory((len(self.ear.maps), *column.shape, x.shape[2]), x.device)
-        self.room = Room(points, Chosen(column, self.mask, attended.to(torch.int8).argmax(dim=1)))
+        self.room = Room(points, Chosen(column, self.mask, attended.to(torch.int8).argmax(dim=1)).to(x.device))
 
     def trace(self) -> Trace:
-        """What was heard, when the run is over."""
+        """What was heard, when the run is over; on the CPU, where it is judged."""
         ear = self.ear
         if self.heard != len(ear.maps):
             raise InvalidInput(f"{self.heard} of {len(ear.maps)} places were heard: the run did not end")
-        points, first = self.room.points, self.room.first
-        ids = None
-        if self.ids is not None:
-            held, rows = self.held.cpu().numpy(), self.ids.cpu().numpy()
-            ids = [row[keep] for row, keep in zip(rows, held, strict=True)]
+        points, first, sums, steps = self.room.kept()
+        held = self.held.numpy()
+        lengths = held.sum(axis=1, dtype=np.int64)
+        ids = None if self.ids is None else np.split(self.ids.cpu().numpy()[held], np.cumsum(lengths)[:-1])
+        counts = self.mask.sum(dim=1).numpy()
         offset = 1 if ear.special else 0
-        told = [g.look(points[g.place], first[g.place], self.mask, self.numbers, offset) for g in ear.looks]
-        looked = (torch.cat([a for a, _ in told], 1), torch.cat([b for _, b in told], 1)) if told else None
-        lengths = self.held.sum(dim=1).cpu().numpy().astype(np.int64)
-        known = {SUMS: self.room.sums, STEPS: self.room.steps} if self.room.fused else {}
-        return Trace(points, first, self.mask, self.numbers, lengths, ids, looked, known)
+        told = [g.look(points[g.place], first[g.place], counts, self.numbers, offset) for g in ear.looks]
+        looked = (
+            (np.concatenate([a for a, _ in told], 1), np.concatenate([b for _, b in told], 1)) if told else None
+        )
+        return Trace(points, first, self.mask, self.numbers, lengths, ids, looked, {SUMS: sums, STEPS: steps})
 
 
 class Listening:

@@ -22,7 +22,7 @@ from metastable.errors import InvalidInput, StorageError
 from metastable.monitor import stored
 from metastable.monitor.attachment import Attachment
 from metastable.monitor.batches import passes, pooled, special_ids
-from metastable.monitor.calibration import LEAST_TEXTS, Calibration, calibrate, moved
+from metastable.monitor.calibration import LEAST_TEXTS, Calibration, calibrate
 from metastable.monitor.drift import Drift, judge_batch, normal_scores
 from metastable.monitor.identity import Identity, encoder_inside
 from metastable.monitor.score import EMPTY, Score
@@ -253,11 +253,10 @@ class Monitor:
         if items:
             own = self.encoder.sites if self.model is self.encoder.model else None
             ear = ear_of(self.model, self.about, own)
-            made = moved(self.calibration, next(self.model.parameters()).device)
             with self._turn:  # the model is listened to by one at a time
                 for held, trace, item, output in passes(ear, self.encoder.inputs, items):
                     rows = pooled(item, output, self.about["pooling"], ear.batch_first).numpy()
-                    found |= zip((numbers[b] for b in held), act(made, trace, rows), strict=True)
+                    found |= zip((numbers[b] for b in held), act(self.calibration, trace, rows), strict=True)
         return count, found
 
     def __repr__(self) -> str:
