@@ -1,5 +1,6 @@
 import threading
 
+import numpy as np
 import pytest
 import torch
 

@@ -178,11 +178,15 @@ class Listening:
         self._wanted = wanted
         self._here = threading.local()
         self._undo: list[Callable[[], None]] = []
-        _wrap(ear.model, self._begin, self._end, self._undo)
-        start = _wrap if ear.wrapped else _hook
-        blocks = {id(block): block for block in ear.blocks}
+        self.start()
+
+    def start(self) -> None:
+        """Listen, again after `stop`."""
+        _wrap(self.ear.model, self._begin, self._end, self._undo)
+        start = _wrap if self.ear.wrapped else _hook
+        blocks = {id(block): block for block in self.ear.blocks}
         for block in blocks.values():
-            start(block, self._enter, self._leave if block is ear.blocks[-1] else None, self._undo)
+            start(block, self._enter, self._leave if block is self.ear.blocks[-1] else None, self._undo)
 
     def stop(self) -> None:
         """Leave the model as it was."""
