@@ -65,7 +65,7 @@ def look(monitor, texts):
     def act(calibration, trace):
         means = trace.means().transpose(0, 1).numpy()
         values, _ = calibration.evidence(trace)
-        return list(zip(calibration.judge(trace, RATES[0], chance), means, values, strict=True))
+        return list(zip(calibration.judge(trace, RATES[0], chance).scores(), means, values, strict=True))
 
     count, found = monitor._each(texts, act)
     kept = [found[i] for i in range(count)]

@@ -53,5 +53,5 @@ def test_a_model_that_overflows_is_an_alarm_and_no_error(monitor, encoder) -> No
     ear = ear_of(encoder.model, monitor.about, encoder.sites)
     ((_, trace),) = traces(ear, encoder.inputs, encoder.inputs.prepare(walks(2, 4)))
     broken = replace(trace, points=trace.points * float("nan"))
-    scores = monitor.calibration.judge(broken, 0.01, np.random.default_rng(0))
+    scores = monitor.calibration.judge(broken, 0.01, np.random.default_rng(0)).scores()
     assert all(score.alarm for score in scores)

@@ -25,10 +25,11 @@ from metastable.monitor.channels.tokens import TokenLearner
 from metastable.monitor.conformal import Conformal
 from metastable.monitor.corruption import DISPLACED, REPLACED, content, corrupted
 from metastable.monitor.drift import Blocks
+from metastable.monitor.judgement import Judgement
 from metastable.monitor.lengths import LengthTrend
 from metastable.monitor.listening import Ear
 from metastable.monitor.pairs import Pairs, embeddings
-from metastable.monitor.score import EMPTY, IN_RANGE, OUTSIDE, ChannelScore, Mark, Score
+from metastable.monitor.score import Mark
 from metastable.monitor.split import split
 from metastable.monitor.trace import Trace
 from metastable.monitor.weighing import weighted_sum
@@ -72,40 +73,20 @@ class Calibration:
         """-log of the share of texts beyond every channel's score."""
         return np.stack([law.surprise(values[:, c]) for c, law in enumerate(self.conformal)], axis=1)
 
-    def judge(self, trace: Trace, rate: float, chance: np.random.Generator) -> list[Score]:
+    def judge(self, trace: Trace, rate: float, chance: np.random.Generator) -> Judgement:
         """What is to be said about every text of a trace, at a nominal rate of false alarms."""
         lengths = trace.lengths
-        good = lengths >= LEAST_TOKENS
         values, told = self.evidence(trace)
         values = np.where(np.isfinite(values), values, 1e9)  # a model that overflows is as unusual as can be
         surprise = self.surprises(values)
         sums = weighted_sum(surprise, self.names)
         p = self.whole.p(sums, chance)
         each = np.stack([law.p(values[:, c], chance) for c, law in enumerate(self.conformal)], axis=1)
-        result = []
-        for b, length in enumerate(int(n) for n in lengths):
-            if not length:
-                result.append(Score.unjudged(EMPTY, 0))
-                continue
-            if not (good[b] and self.shortest <= length <= self.longest):
-                result.append(Score.unjudged(OUTSIDE, length))
-                continue
-            lead = int(surprise[b].argmax())
-            alarm = bool(p[b] <= rate)
-            channels = {
-                name: ChannelScore(
-                    float(values[b, c]), float(each[b, c]), float(surprise[b, c]), int(told[c].place[b])
-                )
-                for c, name in enumerate(self.names)
-            }
-            marks = self._marks(trace, told, surprise[b], b) if alarm else ()
-            layer = channels[self.names[lead]].layer
-            result.append(
-                Score(
-                    IN_RANGE, float(p[b]), alarm, float(sums[b]), length, self.names[lead], layer, channels, marks
-                )
-            )
-        return result
+        judged = (lengths >= max(self.shortest, LEAST_TOKENS)) & (lengths <= self.longest)
+        alarm = judged & (p <= rate)
+        place = np.stack([one.place for one in told], axis=1)
+        marks = {b: self._marks(trace, told, surprise[b], b) for b in np.flatnonzero(alarm).tolist()}
+        return Judgement(self.names, lengths, judged, p, alarm, sums, values, each, surprise, place, marks)
 
     def _marks(self, trace: Trace, told: Sequence[Evidence], surprise: np.ndarray, b: int) -> tuple[Mark, ...]:
         """The tokens with the largest shares in the most surprised channel that knows tokens."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Integer
 from torch import Tensor, nn
 
 from metastable.encoders.site import Site
@@ -81,25 +82,29 @@ class Recording:
         self._memory = memory
         self.heard = 0
         """Places that were heard."""
-        self.ids: Tensor | None = None
-        self.content: Tensor | None = None
-        self.attended: Tensor | None = None
+        self.ids: Integer[np.ndarray, "b t"] | None = None
+        self.content: Bool[np.ndarray, "b t"] | None = None
+        self.attended: Bool[np.ndarray, "b t"] | None = None
         if ear.kind == "text":
             self._read_text(args, kwargs)
         elif ear.kind == "vectors":
             padding = kwargs.get("src_key_padding_mask", args[2] if len(args) > 2 else None)
             if padding is not None:
-                self.attended = ~padding if padding.dtype == torch.bool else padding == 0
+                self.attended = padding.cpu().numpy() == 0
 
     def _read_text(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         ids = kwargs.get("input_ids", args[0] if args else None)
         mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
         if not isinstance(ids, Tensor) or ids.ndim != 2 or ids.is_floating_point():
             raise InvalidInput("the model was called without input_ids, so its tokens are not known")
-        self.ids = ids
-        self.attended = mask.bool() if isinstance(mask, Tensor) and mask.ndim == 2 else torch.ones_like(ids).bool()
-        special = torch.tensor(self.ear.special, dtype=ids.dtype, device=ids.device)
-        self.content = self.attended & ~torch.isin(ids, special)
+        self.ids = ids.cpu().numpy()
+        if isinstance(mask, Tensor) and mask.ndim == 2:
+            self.attended = mask.cpu().numpy() != 0
+        else:
+            self.attended = np.ones(self.ids.shape, dtype=bool)
+        self.content = self.attended.copy()
+        for special in self.ear.special:
+            self.content &= self.ids != special
 
     def hear(self, x: Tensor) -> None:
         """The next place: input of a layer, or at the end the output of the last."""
@@ -124,17 +129,16 @@ class Recording:
         self.heard += 1
 
     def _choose(self, x: Tensor) -> None:
-        every = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
-        attended = every if self.attended is None else self.attended.to(x.device)
-        content = attended if self.content is None else self.content.to(x.device)
-        if content.shape != x.shape[:2]:
-            raise InvalidInput(f"tokens of shape {tuple(x.shape)} do not belong to ids of {tuple(content.shape)}")
+        attended = np.ones(x.shape[:2], dtype=bool) if self.attended is None else self.attended
+        self.held = attended if self.content is None else self.content
+        if self.held.shape != x.shape[:2]:
+            raise InvalidInput(f"tokens of shape {tuple(x.shape)} do not belong to ids of {self.held.shape}")
         self.shape = x.shape[:2]
-        self.held = content.cpu()
-        column, self.mask, self.numbers = chosen(self.held, self.ear.tokens)
+        column, self.mask, self.numbers = chosen(torch.from_numpy(self.held), self.ear.tokens)
         self.last = int(column.max())
         points = self._memory((len(self.ear.maps), *column.shape, x.shape[2]), x.device)
-        self.room = Room(points, Chosen(column, self.mask, attended.to(torch.int8).argmax(dim=1)).to(x.device))
+        start = torch.from_numpy(attended.argmax(axis=1))
+        self.room = Room(points, Chosen(column, self.mask, start).to(x.device))
 
     def trace(self) -> Trace:
         """What was heard, when the run is over; on the CPU, where it is judged."""
@@ -142,9 +146,8 @@ class Recording:
         if self.heard != len(ear.maps):
             raise InvalidInput(f"{self.heard} of {len(ear.maps)} places were heard: the run did not end")
         points, first, sums, steps = self.room.kept()
-        held = self.held.numpy()
-        lengths = held.sum(axis=1, dtype=np.int64)
-        ids = None if self.ids is None else np.split(self.ids.cpu().numpy()[held], np.cumsum(lengths)[:-1])
+        lengths = self.held.sum(axis=1, dtype=np.int64)
+        ids = None if self.ids is None else np.split(self.ids[self.held], np.cumsum(lengths)[:-1])
         counts = self.mask.sum(dim=1).numpy()
         offset = 1 if ear.special else 0
         told = [g.look(points[g.place], first[g.place], counts, self.numbers, offset) for g in ear.looks]

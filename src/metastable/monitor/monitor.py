@@ -141,7 +141,9 @@ class Monitor:
         """Judge every text. rate: nominal rate of false alarms (see `nominal`); seed: breaks ties of p-values."""
         level = self.nominal(rate)
         seed = integer(seed, "seed", least=0, most=2**63 - 1)
-        count, found = self._each(texts, lambda made, trace: made.judge(trace, level, np.random.default_rng(seed)))
+        count, found = self._each(
+            texts, lambda made, trace: made.judge(trace, level, np.random.default_rng(seed)).scores()
+        )
         return [found.get(i, Score.unjudged(EMPTY, 0)) for i in range(count)]
 
     def embed(self, texts: Any, *, rate: float | None = None) -> tuple[Float[np.ndarray, "n d"], list[Score]]:
@@ -149,7 +151,7 @@ class Monitor:
         level = self.nominal(rate)
         ties = np.random.default_rng(0)
         count, found = self._passes(
-            texts, lambda made, trace, rows: zip(rows, made.judge(trace, level, ties), strict=True)
+            texts, lambda made, trace, rows: zip(rows, made.judge(trace, level, ties).scores(), strict=True)
         )
         nothing = (np.full(int(self.about["d"]), math.nan), Score.unjudged(EMPTY, 0))
         rows = [found.get(i, nothing) for i in range(count)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
+import numba
 import numpy as np
 import torch
 from jaxtyping import Float, Integer
@@ -48,10 +50,8 @@ class Layers:
 
     def evidence(self, trace: Trace) -> Evidence:
         """How unusual the mean token is, and at which place most."""
-        away = torch.baddbmm(self._origins, trace.means(), self._whiten)
-        logs = torch.log1p(away.square().mean(dim=2)).double().numpy()
-        place = logs.argmax(axis=0)
-        return Evidence(logs.mean(axis=0), place, lambda: self._shares(trace, place))
+        values, place = _loudest(torch.baddbmm(self._origins, trace.means(), self._whiten).numpy())
+        return Evidence(values, place, lambda: self._shares(trace, place))
 
     @cached_property
     def _whiten(self) -> Float[Tensor, "p d r"]:
@@ -71,6 +71,24 @@ class Layers:
             pull = law.whitened(means[p][here]) @ law.whiten.T
             tokens[here] = ((trace.points[p][here] - law.mean) @ pull[..., None])[..., 0] * trace.mask[here]
         return tokens.double().numpy()
+
+
+@numba.njit(nogil=True, cache=True)
+def _loudest(away):  # type: ignore[no-untyped-def]
+    """Mean over places of log(1 + |w|^2 / r), and the place where it is largest, of w (p, b, r)."""
+    places, texts, r = away.shape
+    values, place = np.zeros(texts), np.zeros(texts, np.int64)
+    for b in range(texts):
+        top = -1.0
+        for p in range(places):
+            square = 0.0
+            for k in range(r):
+                square += away[p, b, k] * away[p, b, k]
+            now = math.log1p(square / r)
+            values[b] += now / places
+            if now > top:
+                top, place[b] = now, p
+    return values, place
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,6 +9,7 @@ sq_p, near_p                            mean cos^2 and mean nearest cosine, at t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numba
 import numpy as np
@@ -56,6 +57,7 @@ def looked_at(places: int) -> tuple[int, int, int]:
     return (places // 4, places // 2, places - 1)
 
 
+@cache
 def places(count: int) -> np.ndarray:
     """The place that every feature belongs to, in the order of `features`."""
     every = list(range(count))
