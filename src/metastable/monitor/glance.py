@@ -133,6 +133,21 @@ def _products(carried, keys):  # type: ignore[no-untyped-def]
     return found
 
 
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
+def _forms(gram, x, y):  # type: ignore[no-untyped-def]
+    """x^T G x, x^T G y and y^T G y."""
+    first, mixed, second = 0.0, 0.0, 0.0
+    for i in range(len(x)):
+        one, other = 0.0, 0.0
+        for j in range(len(x)):
+            one += gram[i, j] * x[j]
+            other += gram[i, j] * y[j]
+        first += one * x[i]
+        mixed += one * y[i]
+        second += other * y[i]
+    return first, mixed, second
+
+
 @numba.njit(nogil=True, cache=True, error_model="numpy")
 def _told(logits, points, sizes, asked):  # type: ignore[no-untyped-def]
     """Entropy / log n, share of the first token, cosine of the forecast with the truth, log of the truth's length.
@@ -169,15 +184,7 @@ def _told(logits, points, sizes, asked):  # type: ignore[no-untyped-def]
                     entropy -= share * row[j] if seen else 0.0
                     true[j] = share - 1.0 / n
                     tilt[j] = row[j] - middle if seen else 0.0
-                square, size, both = 0.0, 0.0, 0.0
-                for i in range(n):
-                    pulled, cast = 0.0, 0.0
-                    for j in range(n):
-                        pulled += gram[i, j] * true[j]
-                        cast += gram[i, j] * tilt[j]
-                    square += pulled * true[i]
-                    both += pulled * tilt[i]
-                    size += cast * tilt[i]
+                square, both, size = _forms(gram[:n, :n], true[:n], tilt[:n])
                 square, size = max(square, 1e-12), max(size, 1e-12)
                 found[b, 0, h] += entropy / max(math.log(n), math.log(2.0)) / asked[b]
                 found[b, 1, h] += (true[0] + 1.0 / n) / asked[b]

@@ -205,13 +205,16 @@ class Listening:
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._here.run = None
         if self._wanted():
-            self._safely(lambda: setattr(self._here, "run", Recording(self.ear, args, kwargs, self._memory)))
+            self._safely(self._record, args, kwargs)
+
+    def _record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._here.run = Recording(self.ear, args, kwargs, self._memory)
 
     def _enter(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         run = getattr(self._here, "run", None)
         if run is not None:
             x = next((v for v in (*args, *kwargs.values()) if isinstance(v, Tensor)), None)
-            self._safely(lambda: run.hear(x))
+            self._safely(run.hear, x)
 
     def _leave(self, output: Any) -> None:
         run = getattr(self._here, "run", None)
@@ -233,10 +236,10 @@ class Listening:
             held = self._here.memory = torch.empty(size, device=device) if fresh is None else fresh
         return held[:size].view(shape)
 
-    def _safely(self, act: Callable[[], None]) -> None:
+    def _safely(self, act: Callable[..., None], *args: Any) -> None:
         try:
             with torch.no_grad():
-                act()
+                act(*args)
         except Exception as error:
             self._here.run = None
             self.failed += 1

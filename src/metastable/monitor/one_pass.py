@@ -21,7 +21,6 @@ from metastable.monitor.onto_sphere import OntoSphere
 from metastable.monitor.trace import rows_of
 from metastable.threads import over_rows
 
-_NOTHING = np.empty(0, np.float32)
 _NANOSECONDS = 0.5
 """Rough cost of one number read, mapped and added up, for the choice of threads."""
 
@@ -80,9 +79,7 @@ class Room:
 
     def _read(self, place: int, onto: OntoSphere, x: Tensor) -> None:
         b, k, d = self.points.shape[1:]
-        inverse, shift = _NOTHING, _NOTHING
-        if onto.inverse is not None and onto.shift is not None:
-            inverse, shift = onto.inverse.numpy(), onto.shift.numpy()
+        inverse, shift = onto.arrays
         tokens = x.numpy()
 
         def work(begin: int, end: int) -> None:
