@@ -108,18 +108,4 @@ class Embedding:
 def embedding(trace: Trace, pooling: str) -> Float[Tensor, "b d"]:
     """The last place pooled as the model's embedding is, over the tokens of the trace, on the unit sphere."""
     row = trace.first[-1] if pooling == "cls" else trace.sums()[-1]
-    return torch.from_numpy(_unit(row.numpy()))
-
-
-@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
-def _unit(rows):  # type: ignore[no-untyped-def]
-    """Every row by its length."""
-    found = np.empty_like(rows)
-    for b in range(len(rows)):
-        square = np.float32(0)
-        for a in range(rows.shape[1]):
-            square += rows[b, a] * rows[b, a]
-        factor = np.float32(1) / max(np.sqrt(square), np.float32(1e-12))
-        for a in range(rows.shape[1]):
-            found[b, a] = rows[b, a] * factor
-    return found
+    return torch.nn.functional.normalize(row, dim=1)
