@@ -277,20 +277,20 @@ def main() -> None:
     parser.add_argument("--allocator", choices=("keep", "default"), default="keep", help="what glibc does")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the JSON file")
-    parser.add_argument("--name", help="name of the JSON file")
+    parser.add_argument("--name", help="name of a JSON file that holds every pair, to be merged")
     parser.add_argument("--merge", type=Path, nargs="+", help="files with pairs, to be one")
     arguments = parser.parse_args()
     if arguments.merge:
         result = merged(arguments.merge)
-        for row in result["rows"]:
-            del row["raw"]
-        show(result["rows"], result["machine"]["gpu"] or result["machine"]["cpu"])
     else:
         rows = measured(arguments)
         gpu = torch.cuda.get_device_name() if arguments.device == "cuda" else None
-        result = {"machine": machine() | {"gpu": gpu, "threads": arguments.threads}, "rows": rows}
-        result["allocator"] = arguments.allocator
-        show(rows, gpu or "the CPU")
+        about = {"gpu": gpu, "threads": arguments.threads}
+        result = {"machine": machine() | about, "allocator": arguments.allocator, "rows": rows}
+    show(result["rows"], result["machine"]["gpu"] or result["machine"]["cpu"])
+    if not arguments.name:
+        for row in result["rows"]:
+            del row["raw"]
     arguments.out.mkdir(parents=True, exist_ok=True)
     gpu = result["machine"]["gpu"]
     file = arguments.name or ("monitor.json" if gpu is None else f"monitor-{'-'.join(gpu.lower().split())}.json")
