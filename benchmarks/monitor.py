@@ -181,8 +181,10 @@ def with_error(values: np.ndarray) -> dict[str, float]:
     return {"mean": float(trimmed(values)), "error": float(spread), "median": float(np.median(values))}
 
 
-def row_of(name: str, size: int, raw: dict[str, list[list[float]]], cuda: bool) -> dict[str, Any]:
-    """What is stored of one configuration."""
+def row_of(
+    name: str, size: int, raw: dict[str, list[list[float]]], cuda: bool, between: float = 0.0
+) -> dict[str, Any]:
+    """What is stored of one configuration. between: standard error by the means of several processes."""
     told = {state: np.array(values) for state, values in raw.items()}
     clock = 1 if cuda else 0
     row: dict[str, Any] = {"looked_at": name, "batch": size, "pairs": len(told[HEARD])}
@@ -197,6 +199,7 @@ def row_of(name: str, size: int, raw: dict[str, list[list[float]]], cuda: bool) 
     idle = row.get(IDLE, {"mean": 0.0, "error": 0.0})
     mean = share * row[HEARD]["mean"] + (1 - share) * idle["mean"]
     error = float(np.hypot(share * row[HEARD]["error"], (1 - share) * idle["error"]))
+    error = max(error, between)
     row |= {"sample_rate": share, "overhead": mean, "standard error": error}
     allowed = ALLOWED.get((name, size))
     if allowed is not None:
@@ -254,17 +257,24 @@ def measured(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def merged(files: list[Path]) -> dict[str, Any]:
-    """Runs of one machine, side by side, as one: the pairs of the same configuration together."""
+    """Runs of one machine, side by side, as one: the pairs of the same configuration together.
+
+    What memory a process happens to have differs from process to process: where the means of processes say more
+    than the pairs do, the standard error is theirs.
+    """
     held = [json.loads(file.read_text()) for file in files]
-    raw: dict[tuple[str, int], dict[str, list[list[float]]]] = {}
+    raw: dict[tuple[str, int], list[dict[str, list[list[float]]]]] = {}
     for row in (row for one in held for row in one["rows"]):
-        into = raw.setdefault((row["looked_at"], row["batch"]), {})
-        for state, values in row["raw"].items():
-            into.setdefault(state, []).extend(values)
+        raw.setdefault((row["looked_at"], row["batch"]), []).append(row["raw"])
     cuda = held[0]["machine"]["gpu"] is not None
-    rows = [row_of(name, size, values, cuda) for (name, size), values in raw.items()]
+    rows = []
+    for (name, size), runs in raw.items():
+        joined = {state: [pair for run in runs for pair in run[state]] for state in runs[0]}
+        each = [row_of(name, size, run, cuda)["overhead"] for run in runs]
+        between = float(np.std(each, ddof=1) / len(each) ** 0.5) if len(each) > 1 else 0.0
+        rows.append(row_of(name, size, joined, cuda, between) | {"by process": each})
     about = {key: held[0][key] for key in ("machine", "allocator")}
-    return about | {"processes": len(held), "rows": rows}
+    return about | {"rows": rows}
 
 
 def main() -> None:
