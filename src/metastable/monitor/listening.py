@@ -98,10 +98,9 @@ class Recording:
         if not isinstance(ids, Tensor) or ids.ndim != 2 or ids.is_floating_point():
             raise InvalidInput("the model was called without input_ids, so its tokens are not known")
         self.ids = ids.cpu().numpy()
+        self.attended = np.ones(self.ids.shape, dtype=bool)
         if isinstance(mask, Tensor) and mask.ndim == 2:
             self.attended = mask.cpu().numpy() != 0
-        else:
-            self.attended = np.ones(self.ids.shape, dtype=bool)
         self.content = self.attended.copy()
         for special in self.ear.special:
             self.content &= self.ids != special

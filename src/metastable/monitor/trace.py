@@ -81,17 +81,11 @@ class Trace:
         return self.known[name]
 
 
-def rows_of(
-    x: Float[Tensor, "b t d"], column: Integer[Tensor, "b k"], out: Float[Tensor, "b k d"] | None = None
-) -> Float[Tensor, "b k d"]:
-    """x[b, column[b, i]], written to `out` if that is given; whole rows are copied, which `gather` does not."""
+def rows_of(x: Float[Tensor, "b t d"], column: Integer[Tensor, "b k"]) -> Float[Tensor, "b k d"]:
+    """x[b, column[b, i]]; whole rows are copied, which `gather` does not."""
     b, t, d = x.shape
     flat = (column + t * torch.arange(b, device=x.device)[:, None]).flatten()
-    rows = x.reshape(b * t, d)
-    if out is None:
-        return rows.index_select(0, flat).view(b, -1, d)
-    torch.index_select(rows, 0, flat, out=out.view(-1, d))
-    return out
+    return x.reshape(b * t, d).index_select(0, flat).view(b, -1, d)
 
 
 def chosen(
