@@ -90,7 +90,7 @@ class Recording:
         elif ear.kind == "vectors":
             padding = kwargs.get("src_key_padding_mask", args[2] if len(args) > 2 else None)
             if padding is not None:
-                self.attended = padding.cpu().numpy() == 0
+                self.attended = (padding == 0).cpu().numpy()
 
     def _read_text(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         ids = kwargs.get("input_ids", args[0] if args else None)
@@ -100,7 +100,7 @@ class Recording:
         self.ids = ids.cpu().numpy()
         self.attended = np.ones(self.ids.shape, dtype=bool)
         if isinstance(mask, Tensor) and mask.ndim == 2:
-            self.attended = mask.cpu().numpy() != 0
+            self.attended = mask.bool().cpu().numpy()
         self.content = self.attended.copy()
         for special in self.ear.special:
             self.content &= self.ids != special
