@@ -53,7 +53,8 @@ def encoders(names):
             file = next(Path(str(f.locate())) for f in files if f.suffix == ".onnx")
             opened[name] = ms.encoders.load(file, tokenizer=folder, name=name)
         else:
-            opened[Path(name).stem] = ms.encoders.load(name, tokenizer=folder)
+            own = {} if Path(name).is_dir() else {"tokenizer": folder}
+            opened[Path(name).stem] = ms.encoders.load(name, **own)
     return opened
 
 
@@ -64,7 +65,7 @@ def look(monitor, texts):
     def act(calibration, trace):
         means = trace.means().transpose(0, 1).numpy()
         values, _ = calibration.evidence(trace)
-        return list(zip(calibration.judge(trace, RATES[0], chance), means, values, strict=True))
+        return list(zip(calibration.judge(trace, RATES[0], chance).scores(), means, values, strict=True))
 
     count, found = monitor._each(texts, act)
     kept = [found[i] for i in range(count)]
@@ -228,7 +229,7 @@ def main():
     parser.add_argument("--domain", choices=("bbc", "imdb"), default="imdb")
     parser.add_argument("--kinds", choices=("development", "held-out", "all"), default="all")
     parser.add_argument(
-        "--encoder", action="append", help="all-MiniLM-L6 (default), paraphrase-MiniLM-L3, or a file"
+        "--encoder", action="append", help="all-MiniLM-L6 (default), paraphrase-MiniLM-L3, a file, or a folder"
     )
     parser.add_argument("--sizes", type=int, nargs=3, help="calibration, in-distribution, of every shift")
     parser.add_argument("--false-alarms", action="store_true", help="the rate of false alarms alone")

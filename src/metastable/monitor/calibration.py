@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -25,12 +24,12 @@ from metastable.monitor.channels.structure import StructureLearner
 from metastable.monitor.channels.tokens import TokenLearner
 from metastable.monitor.conformal import Conformal
 from metastable.monitor.corruption import DISPLACED, REPLACED, content, corrupted
-from metastable.monitor.deviation import Deviation
 from metastable.monitor.drift import Blocks
+from metastable.monitor.judgement import Judgement
 from metastable.monitor.lengths import LengthTrend
 from metastable.monitor.listening import Ear
 from metastable.monitor.pairs import Pairs, embeddings
-from metastable.monitor.score import EMPTY, IN_RANGE, OUTSIDE, ChannelScore, Mark, Score
+from metastable.monitor.score import Mark
 from metastable.monitor.split import split
 from metastable.monitor.trace import Trace
 from metastable.monitor.weighing import weighted_sum
@@ -74,40 +73,20 @@ class Calibration:
         """-log of the share of texts beyond every channel's score."""
         return np.stack([law.surprise(values[:, c]) for c, law in enumerate(self.conformal)], axis=1)
 
-    def judge(self, trace: Trace, rate: float, chance: np.random.Generator) -> list[Score]:
+    def judge(self, trace: Trace, rate: float, chance: np.random.Generator) -> Judgement:
         """What is to be said about every text of a trace, at a nominal rate of false alarms."""
         lengths = trace.lengths
-        good = lengths >= LEAST_TOKENS
         values, told = self.evidence(trace)
         values = np.where(np.isfinite(values), values, 1e9)  # a model that overflows is as unusual as can be
         surprise = self.surprises(values)
         sums = weighted_sum(surprise, self.names)
         p = self.whole.p(sums, chance)
         each = np.stack([law.p(values[:, c], chance) for c, law in enumerate(self.conformal)], axis=1)
-        result = []
-        for b, length in enumerate(int(n) for n in lengths):
-            if not length:
-                result.append(Score.unjudged(EMPTY, 0))
-                continue
-            if not (good[b] and self.shortest <= length <= self.longest):
-                result.append(Score.unjudged(OUTSIDE, length))
-                continue
-            lead = int(surprise[b].argmax())
-            alarm = bool(p[b] <= rate)
-            channels = {
-                name: ChannelScore(
-                    float(values[b, c]), float(each[b, c]), float(surprise[b, c]), int(told[c].place[b])
-                )
-                for c, name in enumerate(self.names)
-            }
-            marks = self._marks(trace, told, surprise[b], b) if alarm else ()
-            layer = channels[self.names[lead]].layer
-            result.append(
-                Score(
-                    IN_RANGE, float(p[b]), alarm, float(sums[b]), length, self.names[lead], layer, channels, marks
-                )
-            )
-        return result
+        judged = (lengths >= max(self.shortest, LEAST_TOKENS)) & (lengths <= self.longest)
+        alarm = judged & (p <= rate)
+        place = np.stack([one.place for one in told], axis=1)
+        marks = {b: self._marks(trace, told, surprise[b], b) for b in np.flatnonzero(alarm).tolist()}
+        return Judgement(self.names, lengths, judged, p, alarm, sums, values, each, surprise, place, marks)
 
     def _marks(self, trace: Trace, told: Sequence[Evidence], surprise: np.ndarray, b: int) -> tuple[Mark, ...]:
         """The tokens with the largest shares in the most surprised channel that knows tokens."""
@@ -117,7 +96,7 @@ class Calibration:
         lead = max(known, key=lambda c: surprise[c])
         tokens = told[lead].weights()
         assert tokens is not None
-        weight = np.where(trace.mask[b].cpu().numpy(), np.maximum(tokens[b], 0.0), 0.0)
+        weight = np.where(trace.mask[b].numpy(), np.maximum(tokens[b], 0.0), 0.0)
         total = weight.sum()
         if not (np.isfinite(total) and total > 0):
             return ()
@@ -162,7 +141,7 @@ def calibrate(
             for own, trace in traces(ear, inputs, copies):
                 learners[COHERENCE].add_corrupted(trace, [touched[i] for i in own], kind)
     report("fitting the channels")
-    channels = _finished(learners, next(ear.model.parameters()).device)
+    channels = _finished(learners)
     scores: dict[str, np.ndarray] = {}
     for part in ("ranks", "recalibration"):
         scores[part] = np.zeros((len(parts[part]), len(channels)))
@@ -178,7 +157,7 @@ def calibrate(
     last = parts["recalibration"]
     return Calibration(
         names=tuple(channels),
-        channels=moved(tuple(channels.values()), torch.device("cpu")),
+        channels=tuple(channels.values()),
         trend=trend,
         conformal=conformal,
         whole=whole,
@@ -212,29 +191,10 @@ def _learners(ear: Ear, pooling: str, inputs: Inputs, fitted: Sequence[Any]) -> 
     return found
 
 
-def _finished(learners: dict[str, Any], device: torch.device) -> dict[str, Channel]:
-    """Channels by name, on the device where the model runs."""
+def _finished(learners: dict[str, Any]) -> dict[str, Channel]:
+    """Channels by name."""
     channels: dict[str, Channel] = {}
     for names, learner in learners.items():
         made = learner.finish()
         channels |= dict(zip(names.split(), made if isinstance(made, tuple) else (made,), strict=True))
-    return dict(zip(channels, moved(tuple(channels.values()), device), strict=True))
-
-
-def moved(value: Any, device: torch.device, known: dict[int, Any] | None = None) -> Any:
-    """A fitted object with every tensor in it on a device; what two channels share, they share there, too."""
-    known = {} if known is None else known
-    if id(value) in known:
-        return known[id(value)]
-    if isinstance(value, Deviation):  # of a few features, which are read on the CPU
-        return value
-    if isinstance(value, Tensor):
-        known[id(value)] = value.to(device)
-        return known[id(value)]
-    if isinstance(value, tuple):
-        return tuple(moved(part, device, known) for part in value)
-    if is_dataclass(value) and not isinstance(value, type):
-        parts = {f.name: moved(getattr(value, f.name), device, known) for f in fields(value)}
-        known[id(value)] = replace(value, **parts)
-        return known[id(value)]
-    return value
+    return channels

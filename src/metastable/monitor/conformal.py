@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 from jaxtyping import Float
 
@@ -47,21 +48,35 @@ class Conformal:
 
     def p(self, scores: Float[np.ndarray, "n"], chance: np.random.Generator) -> Float[np.ndarray, "n"]:
         """Conformal p-values; `chance` breaks ties."""
-        low = np.searchsorted(self.scores, scores, side="left")
-        high = np.searchsorted(self.scores, scores, side="right")
-        m = len(self.scores)
-        tied = np.where(high > low, chance.random(len(scores)), 0.0) * (high - low)
-        return (1.0 + (m - high) + tied) / (m + 1)
+        return _p(np.asarray(scores, dtype=np.float64), self.scores, chance.random(len(scores)))
 
     def surprise(self, scores: Float[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
         """-log of the share of texts beyond a score; above the upper tenth by the tail, which has no end.
 
         Conformal p-values end at 1 / (m + 1): a sum of them cannot tell an odd text from a wild one.
         """
-        m = len(self.scores)
-        beyond = m - np.searchsorted(self.scores, np.minimum(scores, self.threshold), side="left")
-        base = -np.log(np.clip((beyond + 0.5) / (m + 1.0), UPPER, 1.0))
-        excess = np.maximum(np.asarray(scores) - self.threshold, 0.0) / self.width
-        if self.shape > 1e-6:
-            excess = np.log1p(self.shape * excess) / self.shape
-        return np.where(np.asarray(scores) > self.threshold, -math.log(UPPER) + excess, base)
+        given = np.asarray(scores, dtype=np.float64)
+        return _surprise(given, self.scores, self.threshold, self.width, self.shape)
+
+
+@numba.njit(nogil=True, cache=True)
+def _p(scores, held, chance):  # type: ignore[no-untyped-def]
+    found, m = np.empty(len(scores)), len(held)
+    for i in range(len(scores)):
+        low = np.searchsorted(held, scores[i], side="left")
+        high = np.searchsorted(held, scores[i], side="right")
+        found[i] = (1.0 + (m - high) + chance[i] * (high - low)) / (m + 1)
+    return found
+
+
+@numba.njit(nogil=True, cache=True)
+def _surprise(scores, held, threshold, width, shape):  # type: ignore[no-untyped-def]
+    found, m = np.empty(len(scores)), len(held)
+    for i in range(len(scores)):
+        if scores[i] > threshold:
+            excess = (scores[i] - threshold) / width
+            found[i] = -math.log(UPPER) + (math.log1p(shape * excess) / shape if shape > 1e-6 else excess)
+        else:
+            beyond = m - np.searchsorted(held, scores[i], side="left")
+            found[i] = -math.log(min(max((beyond + 0.5) / (m + 1.0), UPPER), 1.0))
+    return found

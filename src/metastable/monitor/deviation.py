@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
+import numba
 import numpy as np
 import torch
 from jaxtyping import Float, Integer
@@ -45,21 +47,57 @@ class Deviation:
         self, features: Float[np.ndarray, "n f"], lengths: Integer[np.ndarray, "n"]
     ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "n f"]]:
         """The deviation of every row, and the share of each feature in it (they sum to it)."""
-        z = torch.from_numpy(self.normal(features, lengths)).float()
-        w = self.gaussian.whitened(z)
-        shares = (w @ self.gaussian.whiten.T) * (z - self.gaussian.mean)
-        return w.square().sum(dim=1).double().numpy(), shares.double().numpy()
+        return _deviations(self.normal(features, lengths), self.gaussian.mean.numpy(), self.gaussian.whiten.numpy())
 
 
-def _normal_scores(away: np.ndarray, knots: np.ndarray) -> np.ndarray:
-    """Ranks to normal numbers between the outer knots; beyond them straight on, one unit per spread."""
+@numba.njit(nogil=True, cache=True)
+def _deviations(z, mean, whiten):  # type: ignore[no-untyped-def]
+    """|w|^2 and (W w) z with w = z W, z freed of its mean: a few numbers, for which the call is what costs."""
+    rows, size = z.shape
+    values, shares = np.zeros(rows), np.zeros((rows, size))
+    w = np.empty(whiten.shape[1])
+    for b in range(rows):
+        w[:] = 0
+        for f in range(size):
+            for r in range(len(w)):
+                w[r] += (z[b, f] - mean[f]) * whiten[f, r]
+        for f in range(size):
+            for r in range(len(w)):
+                shares[b, f] += whiten[f, r] * w[r]
+            shares[b, f] *= z[b, f] - mean[f]
+            values[b] += shares[b, f]
+    return values, shares
+
+
+@cache
+def _levels() -> Float[np.ndarray, "k"]:
+    """The normal numbers that the knots stand for."""
     from scipy.special import ndtri
 
-    levels = ndtri(np.linspace(*TAIL, len(knots)))
-    above = (away[:, None] >= knots[None]).sum(axis=1).clip(1, len(knots) - 1)
-    column = np.arange(away.shape[1])
-    low, high = knots[above - 1, column], knots[above, column]
-    share = np.clip((away - low) / np.maximum(high - low, 1e-300), 0.0, 1.0)
-    result = levels[above - 1] + share * (levels[above] - levels[above - 1])
-    width = np.maximum((knots[-1] - knots[0]) / (levels[-1] - levels[0]), 1e-9)
-    return result + (np.maximum(away - knots[-1], 0.0) - np.maximum(knots[0] - away, 0.0)) / width
+    return ndtri(np.linspace(*TAIL, KNOTS))
+
+
+def _normal_scores(away: Float[np.ndarray, "n f"], knots: Float[np.ndarray, "k f"]) -> Float[np.ndarray, "n f"]:
+    """Ranks to normal numbers between the outer knots; beyond them straight on, one unit per spread."""
+    return _between(away, knots, _levels())
+
+
+@numba.njit(nogil=True, cache=True)
+def _between(away, knots, levels):  # type: ignore[no-untyped-def]
+    last = len(levels) - 1
+    found = np.empty(away.shape)
+    for f in range(away.shape[1]):
+        outer = knots[last, f] - knots[0, f]
+        width = max(outer / (levels[last] - levels[0]), 1e-9)
+        for b in range(len(away)):
+            x, above = away[b, f], 1
+            if np.isnan(x):
+                found[b, f] = x
+                continue
+            while above < last and x >= knots[above, f]:
+                above += 1
+            low, high = knots[above - 1, f], knots[above, f]
+            share = min(max((x - low) / max(high - low, 1e-300), 0.0), 1.0)
+            beyond = max(x - knots[last, f], 0.0) - max(knots[0, f] - x, 0.0)
+            found[b, f] = levels[above - 1] + share * (levels[above] - levels[above - 1]) + beyond / width
+    return found

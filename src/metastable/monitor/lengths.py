@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 from jaxtyping import Float, Integer
 
@@ -44,10 +46,23 @@ class LengthTrend:
         self, values: Float[np.ndarray, "n f"], lengths: Integer[np.ndarray, "n"]
     ) -> Float[np.ndarray, "n f"]:
         """Deviations from the trend in units of the mean absolute one; beyond the fitted lengths as at the end."""
-        base = self._base(np.log(np.maximum(lengths, 1.0)), self.low, self.high)
-        return (values - base @ self.centre.T) / np.maximum(base[:, :2] @ self.spread.T, self.least)
+        return _away(values, lengths, self.centre, self.spread, self.least, self.low, self.high)
 
     @staticmethod
     def _base(x: np.ndarray, low: float, high: float) -> np.ndarray:
         u = (np.clip(x, low, high) - low) / max(high - low, 1e-9)
         return np.stack([u**k for k in range(DEGREE + 1)], axis=1)
+
+
+@numba.njit(nogil=True, cache=True)
+def _away(values, lengths, centre, spread, least, low, high):  # type: ignore[no-untyped-def]
+    found = np.empty(values.shape)
+    for b in range(len(values)):
+        u = (min(max(math.log(max(lengths[b], 1.0)), low), high) - low) / max(high - low, 1e-9)
+        for f in range(values.shape[1]):
+            middle, power = 0.0, 1.0
+            for k in range(centre.shape[1]):
+                middle += centre[f, k] * power
+                power *= u
+            found[b, f] = (values[b, f] - middle) / max(spread[f, 0] + spread[f, 1] * u, least[f])
+    return found

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from jaxtyping import Bool, Integer
 from torch import Tensor, nn
 
 from metastable.encoders.site import Site
@@ -53,7 +54,7 @@ class Ear:
         maps = [OntoSphere.before(site, device) for site in sites]
         end = OntoSphere(None, None, False)
         return cls(
-            model, tuple(site.block for site in sites), (*maps, end), glances(layers, device), kind, batch_first,
+            model, tuple(site.block for site in sites), (*maps, end), glances(layers), kind, batch_first,
             tuple(special), tokens,
         )  # fmt: skip
 
@@ -81,25 +82,28 @@ class Recording:
         self._memory = memory
         self.heard = 0
         """Places that were heard."""
-        self.ids: Tensor | None = None
-        self.content: Tensor | None = None
-        self.attended: Tensor | None = None
+        self.ids: Integer[np.ndarray, "b t"] | None = None
+        self.content: Bool[np.ndarray, "b t"] | None = None
+        self.attended: Bool[np.ndarray, "b t"] | None = None
         if ear.kind == "text":
             self._read_text(args, kwargs)
         elif ear.kind == "vectors":
             padding = kwargs.get("src_key_padding_mask", args[2] if len(args) > 2 else None)
             if padding is not None:
-                self.attended = ~padding if padding.dtype == torch.bool else padding == 0
+                self.attended = (padding == 0).cpu().numpy()
 
     def _read_text(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         ids = kwargs.get("input_ids", args[0] if args else None)
         mask = kwargs.get("attention_mask", args[1] if len(args) > 1 else None)
         if not isinstance(ids, Tensor) or ids.ndim != 2 or ids.is_floating_point():
             raise InvalidInput("the model was called without input_ids, so its tokens are not known")
-        self.ids = ids
-        self.attended = mask.bool() if isinstance(mask, Tensor) and mask.ndim == 2 else torch.ones_like(ids).bool()
-        special = torch.tensor(self.ear.special, dtype=ids.dtype, device=ids.device)
-        self.content = self.attended & ~torch.isin(ids, special)
+        self.ids = ids.cpu().numpy()
+        self.attended = np.ones(self.ids.shape, dtype=bool)
+        if isinstance(mask, Tensor) and mask.ndim == 2:
+            self.attended = mask.bool().cpu().numpy()
+        self.content = self.attended.copy()
+        for special in self.ear.special:
+            self.content &= self.ids != special
 
     def hear(self, x: Tensor) -> None:
         """The next place: input of a layer, or at the end the output of the last."""
@@ -124,34 +128,32 @@ class Recording:
         self.heard += 1
 
     def _choose(self, x: Tensor) -> None:
-        every = torch.ones(x.shape[:2], dtype=torch.bool, device=x.device)
-        attended = every if self.attended is None else self.attended.to(x.device)
-        content = attended if self.content is None else self.content.to(x.device)
-        if content.shape != x.shape[:2]:
-            raise InvalidInput(f"tokens of shape {tuple(x.shape)} do not belong to ids of {tuple(content.shape)}")
+        attended = np.ones(x.shape[:2], dtype=bool) if self.attended is None else self.attended
+        self.held = attended if self.content is None else self.content
+        if self.held.shape != x.shape[:2]:
+            raise InvalidInput(f"tokens of shape {tuple(x.shape)} do not belong to ids of {self.held.shape}")
         self.shape = x.shape[:2]
-        column, self.mask, self.numbers = chosen(content, self.ear.tokens)
+        column, self.mask, self.numbers = chosen(torch.from_numpy(self.held), self.ear.tokens)
         self.last = int(column.max())
-        self.held = content
         points = self._memory((len(self.ear.maps), *column.shape, x.shape[2]), x.device)
-        self.room = Room(points, Chosen(column, self.mask, attended.to(torch.int8).argmax(dim=1)))
+        start = torch.from_numpy(attended.argmax(axis=1))
+        self.room = Room(points, Chosen(column, self.mask, start).to(x.device))
 
     def trace(self) -> Trace:
-        """What was heard, when the run is over."""
+        """What was heard, when the run is over; on the CPU, where it is judged."""
         ear = self.ear
         if self.heard != len(ear.maps):
             raise InvalidInput(f"{self.heard} of {len(ear.maps)} places were heard: the run did not end")
-        points, first = self.room.points, self.room.first
-        ids = None
-        if self.ids is not None:
-            held, rows = self.held.cpu().numpy(), self.ids.cpu().numpy()
-            ids = [row[keep] for row, keep in zip(rows, held, strict=True)]
+        points, first, sums, steps = self.room.kept()
+        lengths = self.held.sum(axis=1, dtype=np.int64)
+        ids = None if self.ids is None else np.split(self.ids[self.held], np.cumsum(lengths)[:-1])
+        counts = self.mask.sum(dim=1).numpy()
         offset = 1 if ear.special else 0
-        told = [g.look(points[g.place], first[g.place], self.mask, self.numbers, offset) for g in ear.looks]
-        looked = (torch.cat([a for a, _ in told], 1), torch.cat([b for _, b in told], 1)) if told else None
-        lengths = self.held.sum(dim=1).cpu().numpy().astype(np.int64)
-        known = {SUMS: self.room.sums, STEPS: self.room.steps} if self.room.fused else {}
-        return Trace(points, first, self.mask, self.numbers, lengths, ids, looked, known)
+        told = [g.look(points[g.place], first[g.place], counts, self.numbers, offset) for g in ear.looks]
+        looked = (
+            (np.concatenate([a for a, _ in told], 1), np.concatenate([b for _, b in told], 1)) if told else None
+        )
+        return Trace(points, first, self.mask, self.numbers, lengths, ids, looked, {SUMS: sums, STEPS: steps})
 
 
 class Listening:
@@ -178,11 +180,15 @@ class Listening:
         self._wanted = wanted
         self._here = threading.local()
         self._undo: list[Callable[[], None]] = []
-        _wrap(ear.model, self._begin, self._end, self._undo)
-        start = _wrap if ear.wrapped else _hook
-        blocks = {id(block): block for block in ear.blocks}
+        self.start()
+
+    def start(self) -> None:
+        """Listen, again after `stop`."""
+        _wrap(self.ear.model, self._begin, self._end, self._undo)
+        start = _wrap if self.ear.wrapped else _hook
+        blocks = {id(block): block for block in self.ear.blocks}
         for block in blocks.values():
-            start(block, self._enter, self._leave if block is ear.blocks[-1] else None, self._undo)
+            start(block, self._enter, self._leave if block is self.ear.blocks[-1] else None, self._undo)
 
     def stop(self) -> None:
         """Leave the model as it was."""
@@ -198,13 +204,16 @@ class Listening:
     def _begin(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._here.run = None
         if self._wanted():
-            self._safely(lambda: setattr(self._here, "run", Recording(self.ear, args, kwargs, self._memory)))
+            self._safely(self._record, args, kwargs)
+
+    def _record(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self._here.run = Recording(self.ear, args, kwargs, self._memory)
 
     def _enter(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         run = getattr(self._here, "run", None)
         if run is not None:
             x = next((v for v in (*args, *kwargs.values()) if isinstance(v, Tensor)), None)
-            self._safely(lambda: run.hear(x))
+            self._safely(run.hear, x)
 
     def _leave(self, output: Any) -> None:
         run = getattr(self._here, "run", None)
@@ -226,10 +235,10 @@ class Listening:
             held = self._here.memory = torch.empty(size, device=device) if fresh is None else fresh
         return held[:size].view(shape)
 
-    def _safely(self, act: Callable[[], None]) -> None:
+    def _safely(self, act: Callable[..., None], *args: Any) -> None:
         try:
             with torch.no_grad():
-                act()
+                act(*args)
         except Exception as error:
             self._here.run = None
             self.failed += 1

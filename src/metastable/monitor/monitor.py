@@ -22,7 +22,7 @@ from metastable.errors import InvalidInput, StorageError
 from metastable.monitor import stored
 from metastable.monitor.attachment import Attachment
 from metastable.monitor.batches import passes, pooled, special_ids
-from metastable.monitor.calibration import LEAST_TEXTS, Calibration, calibrate, moved
+from metastable.monitor.calibration import LEAST_TEXTS, Calibration, calibrate
 from metastable.monitor.drift import Drift, judge_batch, normal_scores
 from metastable.monitor.identity import Identity, encoder_inside
 from metastable.monitor.score import EMPTY, Score
@@ -141,7 +141,9 @@ class Monitor:
         """Judge every text. rate: nominal rate of false alarms (see `nominal`); seed: breaks ties of p-values."""
         level = self.nominal(rate)
         seed = integer(seed, "seed", least=0, most=2**63 - 1)
-        count, found = self._each(texts, lambda made, trace: made.judge(trace, level, np.random.default_rng(seed)))
+        count, found = self._each(
+            texts, lambda made, trace: made.judge(trace, level, np.random.default_rng(seed)).scores()
+        )
         return [found.get(i, Score.unjudged(EMPTY, 0)) for i in range(count)]
 
     def embed(self, texts: Any, *, rate: float | None = None) -> tuple[Float[np.ndarray, "n d"], list[Score]]:
@@ -149,7 +151,7 @@ class Monitor:
         level = self.nominal(rate)
         ties = np.random.default_rng(0)
         count, found = self._passes(
-            texts, lambda made, trace, rows: zip(rows, made.judge(trace, level, ties), strict=True)
+            texts, lambda made, trace, rows: zip(rows, made.judge(trace, level, ties).scores(), strict=True)
         )
         nothing = (np.full(int(self.about["d"]), math.nan), Score.unjudged(EMPTY, 0))
         rows = [found.get(i, nothing) for i in range(count)]
@@ -253,11 +255,10 @@ class Monitor:
         if items:
             own = self.encoder.sites if self.model is self.encoder.model else None
             ear = ear_of(self.model, self.about, own)
-            made = moved(self.calibration, next(self.model.parameters()).device)
             with self._turn:  # the model is listened to by one at a time
                 for held, trace, item, output in passes(ear, self.encoder.inputs, items):
                     rows = pooled(item, output, self.about["pooling"], ear.batch_first).numpy()
-                    found |= zip((numbers[b] for b in held), act(made, trace, rows), strict=True)
+                    found |= zip((numbers[b] for b in held), act(self.calibration, trace, rows), strict=True)
         return count, found
 
     def __repr__(self) -> str:

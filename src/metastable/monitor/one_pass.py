@@ -3,8 +3,8 @@
 Of the chosen tokens x of a text at a place p, with the map onto the sphere s = (x - b) / Gamma (or what stands for
 it, see `OntoSphere`):
     points[p, b, i] = s_i(p),    sums[p, b] = sum_i s_i(p),    steps[p, b] = sum_i <s_i(p), s_i(p + 1)>.
-A model in single precision on the CPU is read once, by a compiled loop; otherwise tensor arithmetic does the same,
-and the sums are taken when they are asked for.
+A model in single precision on the CPU is read once, by a compiled loop; otherwise tensor arithmetic does the same
+where the model runs, the sums are taken at the end of the run, and all of it is brought to the CPU.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from metastable.monitor.onto_sphere import OntoSphere
 from metastable.monitor.trace import rows_of
 from metastable.threads import over_rows
 
-_NOTHING = np.empty(0, np.float32)
 _NANOSECONDS = 0.5
 """Rough cost of one number read, mapped and added up, for the choice of threads."""
 
@@ -34,6 +33,10 @@ class Chosen:
     mask: Bool[Tensor, "b k"]
     start: Integer[Tensor, "b"]
     """The first token of every text, whatever it is."""
+
+    def to(self, device: torch.device) -> Chosen:
+        """The same on the device where the model runs."""
+        return Chosen(self.column.to(device), self.mask.to(device), self.start.to(device))
 
 
 class Room:
@@ -54,6 +57,14 @@ class Room:
             kept = (self.points, self.first, self.sums, self.steps)
             self._arrays = tuple(tensor.numpy() for tensor in (*picks, *kept))
 
+    def kept(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Points, first tokens, sums and steps, on the CPU."""
+        if not self.fused:
+            torch.sum(self.points, dim=2, out=self.sums)
+            for step, one, other in zip(self.steps, self.points[:-1], self.points[1:], strict=True):
+                torch.linalg.vecdot(one.flatten(1), other.flatten(1), out=step)
+        return self.points.cpu(), self.first.cpu(), self.sums.cpu(), self.steps.cpu()
+
     def take(self, place: int, onto: OntoSphere, x: Float[Tensor, "b t d"]) -> None:
         """Keep the tokens x of a place."""
         self.fused = self.fused and x.dtype == torch.float32 and x.is_contiguous()
@@ -68,9 +79,7 @@ class Room:
 
     def _read(self, place: int, onto: OntoSphere, x: Tensor) -> None:
         b, k, d = self.points.shape[1:]
-        inverse, shift = _NOTHING, _NOTHING
-        if onto.inverse is not None and onto.shift is not None:
-            inverse, shift = onto.inverse.numpy(), onto.shift.numpy()
+        inverse, shift = onto.arrays
         tokens = x.numpy()
 
         def work(begin: int, end: int) -> None:

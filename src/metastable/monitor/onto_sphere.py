@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -41,6 +43,13 @@ class OntoSphere:
         inverse = torch.where(small, torch.zeros_like(gain), 1.0 / gain) / math.sqrt(norm.d)
         exact = norm.eps < NEGLIGIBLE and not bool(small.any())
         return cls(inverse.float().to(device), (-norm.shift * inverse).float().to(device), False, exact)
+
+    @cached_property
+    def arrays(self) -> tuple[Float[np.ndarray, "_"], Float[np.ndarray, "_"]]:
+        """1 / Gamma and -b / Gamma for compiled loops; both empty where no norm is undone."""
+        if self.inverse is None or self.shift is None:
+            return np.empty(0, np.float32), np.empty(0, np.float32)
+        return self.inverse.numpy(), self.shift.numpy()
 
     def __call__(self, x: Float[Tensor, "b k d"], out: Float[Tensor, "b k d"]) -> None:
         """Points on the unit sphere, written to `out`."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import torch
 from jaxtyping import Float, Integer
@@ -51,27 +52,45 @@ class Pairs:
 
     def products(self, trace: Trace) -> tuple[Float[Tensor, "b k r"], Float[Tensor, "b k r"]]:
         """u_r v_r of every token of a trace with the one before it and with the one behind it; zero at the ends."""
-        assert trace.ids is not None
-        numbers = trace.numbers.cpu().numpy()
-        sizes = np.array([len(row) for row in trace.ids])
-        row = np.zeros(sizes.sum() + 2, dtype=np.int64)
-        row[1:-1] = np.minimum(np.concatenate(trace.ids), self.last)
-        at = (np.cumsum(sizes) - sizes + 1)[:, None] + numbers
-        inner = np.stack((numbers > 0, numbers < sizes[:, None] - 1)).astype(np.float32)
-        one, here, other = (torch.from_numpy(row[at + k].ravel()).to(self.before.device) for k in (-1, 0, 1))
-        told = [
-            self.before.index_select(0, a).float() * self.behind.index_select(0, b)
-            for a, b in ((one, here), (here, other))
-        ]
-        real, device = torch.from_numpy(inner).to(self.before.device)[..., None], trace.points.device
-        one_by_one = (part.view(*at.shape, -1) * held for part, held in zip(told, real, strict=True))
-        before, behind = (part.to(device) for part in one_by_one)
+        u, v, real = self.neighbours(trace)
+        before, behind = (u * v * real[..., None]).view(2, *trace.numbers.shape, u.shape[2])
         return before, behind
+
+    def neighbours(
+        self, trace: Trace
+    ) -> tuple[Float[Tensor, "2 n r"], Float[Tensor, "2 n r"], Float[Tensor, "2 n"]]:
+        """u and v of the pair that every token of a trace is the second of, then of that which it is the first of;
+        and whether there is such a pair."""
+        at, real = _neighbours(trace.row, trace.lengths, trace.numbers.numpy(), self.last)
+        here = torch.from_numpy(at)
+        told = [
+            table.index_select(0, here[begin : begin + 2].flatten()).float().view(2, at.shape[1], -1)
+            for begin, table in enumerate((self.before, self.behind))
+        ]
+        return told[0], told[1], torch.from_numpy(real)
 
     @property
     def last(self) -> int:
         """The largest id that is known."""
         return len(self.before) - 1
+
+
+@numba.njit(nogil=True, cache=True)
+def _neighbours(row, sizes, numbers, last):  # type: ignore[no-untyped-def]
+    """Ids of the tokens before the chosen ones, of these, and of those behind them; which pairs there are."""
+    texts, k = numbers.shape
+    found, real = np.zeros((3, texts * k), np.int64), np.zeros((2, texts * k), np.float32)
+    start = 0
+    for b in range(texts):
+        for i in range(k if sizes[b] else 0):
+            number, n = numbers[b, i], b * k + i
+            found[1, n] = min(row[start + number], last)
+            if number > 0:
+                found[0, n], real[0, n] = min(row[start + number - 1], last), 1
+            if number < sizes[b] - 1:
+                found[2, n], real[1, n] = min(row[start + number + 1], last), 1
+        start += sizes[b]
+    return found, real
 
 
 def embeddings(model: nn.Module) -> Float[Tensor, "v d"] | None:

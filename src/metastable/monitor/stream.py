@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
 from typing import Any
 
+import numba
 import numpy as np
+from jaxtyping import Float
 
 from metastable.arguments import instance, integer, number, numbers
 from metastable.monitor.conformal import Conformal
@@ -37,7 +38,7 @@ class Stream:
         self._edges = np.sinh(np.linspace(-FARTHEST, FARTHEST, BINS))
         self._counts = np.bincount(np.searchsorted(self._edges, scores), minlength=len(self._edges) + 1)
         self._total = len(scores)
-        self._log_wealth = [-math.log(len(BETS))] * len(BETS)
+        self._log_wealth = np.full(len(BETS), -math.log(len(BETS)))
         self._chance = np.random.default_rng(integer(seed, "seed", least=0, most=2**63 - 1))
         self._lock = threading.Lock()
         self.rate = number(rate, "rate", above=0.0, below=1.0)
@@ -48,7 +49,7 @@ class Stream:
     @property
     def log_wealth(self) -> float:
         """Logarithm of the wealth: evidence against "nothing changed", in nats."""
-        return _log_sum(self._log_wealth)
+        return float(_log_sum(self._log_wealth))
 
     @property
     def alarm(self) -> bool:
@@ -57,43 +58,60 @@ class Stream:
 
     def add(self, score: Any) -> float:
         """Take a sum of surprises into account; returns the logarithm of the wealth."""
-        value = number(score, "score")
-        with self._lock:
-            self._log_wealth = self._bet(self._rank(value))
-            now = self.log_wealth
-            self.highest = max(self.highest, now)
-            return now
+        return self._take(np.array([number(score, "score")]))
 
     def extend(self, scores: Any) -> float:
         """Take several scores into account, one after the other."""
-        for score in numbers(scores, "scores"):
-            self.add(score)
-        return self.log_wealth
+        return self._take(np.array(numbers(scores, "scores"), dtype=np.float64))
 
-    def _rank(self, value: float) -> float:
-        """(#{above} + U (#{tied} + 1)) / (all + 1) among everything seen; then the value is one of them."""
-        place = int(np.searchsorted(self._edges, value))
-        above = int(self._counts[place + 1 :].sum())
-        tied = int(self._counts[place])
-        total = self._total
-        self._total += 1
-        self._counts[place] += 1
-        self.seen += 1
-        return (above + (1.0 - self._chance.random()) * (tied + 1)) / (total + 1)
-
-    def _bet(self, u: float) -> list[float]:
-        """The logarithm of the money on every bet after the next rank; some of it is shared out evenly."""
-        log_u = math.log(u)
-        wealth = [w + math.log(e) + (e - 1.0) * log_u for w, e in zip(self._log_wealth, BETS, strict=True)]
-        share = 1.0 / (self.seen + 2)
-        keep, gift = math.log1p(-share), _log_sum(wealth) + math.log(share / len(BETS))
-        return [_log_sum((w + keep, gift)) for w in wealth]
+    def _take(self, scores: Float[np.ndarray, "n"]) -> float:
+        with self._lock:
+            chance = self._chance.random(len(scores))
+            state = (self._edges, self._counts, self._total, self.seen, self._log_wealth)
+            self.highest = max(self.highest, _played(scores, chance, *state))
+            self._total += len(scores)
+            self.seen += len(scores)
+            return self.log_wealth
 
     def __repr__(self) -> str:
         return f"Stream({self.seen} scores, log wealth {self.log_wealth:.2f}, alarm at {-math.log(self.rate):.2f})"
 
 
-def _log_sum(logs: Sequence[float]) -> float:
-    """log sum exp; for four numbers, a million times."""
-    top = max(logs)
-    return top + math.log(sum(math.exp(x - top) for x in logs))
+@numba.njit(nogil=True, cache=True)
+def _log_sum(logs):  # type: ignore[no-untyped-def]
+    top, total = -np.inf, 0.0
+    for x in logs:
+        top = max(top, x)
+    for x in logs:
+        total += math.exp(x - top)
+    return top + math.log(total)
+
+
+@numba.njit(nogil=True, cache=True)
+def _rank(score, chance, edges, counts, total):  # type: ignore[no-untyped-def]
+    """(#{above} + U (#{tied} + 1)) / (all + 1) among everything seen; then the score is one of them."""
+    place = np.searchsorted(edges, score)
+    above, tied = counts[place + 1 :].sum(), counts[place]
+    counts[place] += 1
+    return (above + (1.0 - chance) * (tied + 1)) / (total + 1)
+
+
+@numba.njit(nogil=True, cache=True)
+def _bet(u, seen, wealth):  # type: ignore[no-untyped-def]
+    """The logarithm of the money on every bet after the next rank; some of it is shared out evenly."""
+    for k, e in enumerate(BETS):
+        wealth[k] += math.log(e) + (e - 1.0) * math.log(u)
+    share = 1.0 / (seen + 2)
+    keep, gift = math.log1p(-share), _log_sum(wealth) + math.log(share / len(BETS))
+    for k in range(len(BETS)):
+        wealth[k] = _log_sum((wealth[k] + keep, gift))
+
+
+@numba.njit(nogil=True, cache=True)
+def _played(scores, chance, edges, counts, total, seen, wealth):  # type: ignore[no-untyped-def]
+    """Take scores into account, one after the other; the largest logarithm of the wealth on the way."""
+    highest = -np.inf
+    for i in range(len(scores)):
+        _bet(_rank(scores[i], chance[i], edges, counts, total + i), seen + i + 1, wealth)
+        highest = max(highest, _log_sum(wealth))
+    return highest

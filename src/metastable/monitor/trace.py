@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numba
@@ -22,7 +23,7 @@ class Trace:
 
     Places are the inputs of the layers and the output of the last: P = L + 1. Content tokens only: special tokens
     and padding are left out, and of a long text so many tokens as were asked for, evenly spread. Where `mask` is
-    False there is no token and the point is zero.
+    False, behind the tokens of a text, there is none and the point is zero. Everything is on the CPU.
     """
 
     points: Float[Tensor, "p b k d"]
@@ -35,15 +36,26 @@ class Trace:
     """Content tokens of every text, before some of them were chosen."""
     ids: list[Integer[np.ndarray, "_"]] | None = None
     """Ids of all content tokens of every text, in order; None for images and token vectors."""
-    glances: tuple[Float[Tensor, "b f"], Float[Tensor, "b g"]] | None = None
+    glances: tuple[Float[np.ndarray, "b f"], Float[np.ndarray, "b g"]] | None = None
     """What sampled queries say about attention and about its forecast; None where no layer can be looked at."""
     known: dict[Any, Tensor] = field(default_factory=dict, repr=False)
     """What several channels ask for, computed once; the sums and steps of a run may be known from the beginning."""
 
-    @property
+    @cached_property
     def count(self) -> Float[Tensor, "b"]:
         """Tokens of every text that are in the trace."""
         return self.mask.sum(dim=1).to(self.points.dtype)
+
+    @cached_property
+    def counts(self) -> Integer[np.ndarray, "b"]:
+        """The same as whole numbers on the CPU; they are the first columns of the trace."""
+        return self.mask.sum(dim=1).numpy()
+
+    @cached_property
+    def row(self) -> Integer[np.ndarray, "n"]:
+        """Ids of all content tokens of all texts, one text behind the other, in pieces of `lengths`."""
+        assert self.ids is not None
+        return np.concatenate([np.asarray(ids, dtype=np.int64) for ids in self.ids])
 
     def sums(self) -> Float[Tensor, "p b d"]:
         """The sum of s over the tokens of every text, at every place."""
@@ -68,24 +80,12 @@ class Trace:
             self.known[name] = compute()
         return self.known[name]
 
-    def picked(self, most: int) -> tuple[Integer[Tensor, "b k"], Bool[Tensor, "b k"]]:
-        """Columns of at most `most` of the tokens, evenly spread, and which of them are real; others are zero."""
-        column, real, _ = chosen(self.mask, most)
-        empty = (~self.mask).int().argmax(dim=1, keepdim=True)  # a row of a shorter text that holds no token
-        return torch.where(real, column, empty), real
 
-
-def rows_of(
-    x: Float[Tensor, "b t d"], column: Integer[Tensor, "b k"], out: Float[Tensor, "b k d"] | None = None
-) -> Float[Tensor, "b k d"]:
-    """x[b, column[b, i]], written to `out` if that is given; whole rows are copied, which `gather` does not."""
+def rows_of(x: Float[Tensor, "b t d"], column: Integer[Tensor, "b k"]) -> Float[Tensor, "b k d"]:
+    """x[b, column[b, i]]; whole rows are copied, which `gather` does not."""
     b, t, d = x.shape
     flat = (column + t * torch.arange(b, device=x.device)[:, None]).flatten()
-    rows = x.reshape(b * t, d)
-    if out is None:
-        return rows.index_select(0, flat).view(b, -1, d)
-    torch.index_select(rows, 0, flat, out=out.view(-1, d))
-    return out
+    return x.reshape(b * t, d).index_select(0, flat).view(b, -1, d)
 
 
 def chosen(
@@ -93,51 +93,38 @@ def chosen(
 ) -> tuple[Integer[Tensor, "b k"], Bool[Tensor, "b k"], Integer[Tensor, "b k"]]:
     """Columns of at most `most` content tokens of every row, evenly spread, first and last among them.
 
-    Also which of the columns are real, and the number of the token among the content tokens of its row.
+    Also which of the columns are real, and the number of the token among the content tokens of its row. All three
+    are on the CPU.
     """
-    if content.device.type == "cpu":
-        column, mask, number = _one_by_one(content.numpy(), content.shape[1] if most is None else most)
-        return torch.from_numpy(column), torch.from_numpy(mask), torch.from_numpy(number)
-    return _all_at_once(content, most)
-
-
-def _all_at_once(content: Tensor, most: int | None) -> tuple[Tensor, Tensor, Tensor]:
-    """`chosen` on a GPU."""
-    n = content.sum(dim=1)
-    longest = int(n.max()) if len(n) else 0
-    k = max(1, longest if most is None else min(most, longest))
-    order = torch.argsort((~content).to(torch.int8), dim=1, stable=True)
-    held = n.clamp(max=k)
-    step = torch.arange(k, device=content.device)[None]
-    real = step < held[:, None]
-    gaps = (held - 1).clamp_min(1)[:, None]
-    numbers = torch.where(real, (2 * step * (n - 1).clamp_min(0)[:, None] + gaps) // (2 * gaps), 0)
-    return torch.gather(order, 1, numbers), real, numbers
+    column, mask, number = _chosen(content.cpu().numpy(), content.shape[1] if most is None else most)
+    return torch.from_numpy(column), torch.from_numpy(mask), torch.from_numpy(number)
 
 
 @numba.njit(nogil=True, cache=True)
-def _one_by_one(content, most):  # type: ignore[no-untyped-def]
-    """`chosen` in one loop: as tensor arithmetic it would be twenty calls for a few hundred numbers."""
+def evenly(n, held):  # type: ignore[no-untyped-def]
+    """`held` of n numbers, evenly spread, halves rounded up; the first and the last among them."""
+    gaps = max(held - 1, 1)
+    found = np.empty(held, np.int64)
+    for i in range(held):
+        found[i] = (2 * i * (n - 1) + gaps) // (2 * gaps)
+    return found
+
+
+@numba.njit(nogil=True, cache=True)
+def _chosen(content, most):  # type: ignore[no-untyped-def]
     rows, width = content.shape
-    n = np.zeros(rows, np.int64)
+    where, n = np.empty((rows, width), np.int64), np.zeros(rows, np.int64)
     for b in range(rows):
         for t in range(width):
-            n[b] += content[b, t]
-    k = 1
+            if content[b, t]:
+                where[b, n[b]] = t
+                n[b] += 1
+    held = np.minimum(n, most)
+    k = max(1, held.max()) if rows else 1
+    column, number = np.zeros((rows, k), np.int64), np.zeros((rows, k), np.int64)
+    mask = np.zeros((rows, k), np.bool_)
     for b in range(rows):
-        k = max(k, min(most, n[b]))
-    column, number, mask = (
-        np.zeros((rows, k), np.int64),
-        np.zeros((rows, k), np.int64),
-        np.zeros((rows, k), np.bool_),
-    )
-    for b in range(rows):
-        held = min(n[b], k)
-        gaps = max(held - 1, 1)
-        seen, i = 0, 0
-        for t in range(width):
-            while content[b, t] and i < held and (2 * i * (n[b] - 1) + gaps) // (2 * gaps) == seen:
-                column[b, i], number[b, i], mask[b, i] = t, seen, True
-                i += 1
-            seen += content[b, t]
+        picked = evenly(n[b], held[b])
+        for i in range(held[b]):
+            column[b, i], mask[b, i], number[b, i] = where[b, picked[i]], True, picked[i]
     return column, mask, number

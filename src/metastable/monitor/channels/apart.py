@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
-from torch import Tensor
+from jaxtyping import Float, Integer
 
 from metastable.monitor.channels.channel import Evidence
 from metastable.monitor.channels.pooled import DIRECTIONS
@@ -29,10 +29,10 @@ class ApartLearner:
 
     def add(self, trace: Trace) -> None:
         """Learn from one more trace."""
-        away, real, _ = _windows(trace)
+        away = torch.from_numpy(_windows(trace)[0])
         if self.moments is None:
-            self.moments = Moments(away.shape[2], away.device)
-        self.moments.add(away[real])
+            self.moments = Moments(away.shape[1])
+        self.moments.add(away)
 
     def finish(self) -> Apart:
         """The channel."""
@@ -48,27 +48,55 @@ class Apart:
 
     def evidence(self, trace: Trace) -> Evidence:
         """How far windows stand from the whole."""
-        away, real, inside = _windows(trace)
-        distance = self.law.typical(away) * real
-        values = (distance.sum(dim=1) / real.sum(dim=1).clamp_min(1)).double().cpu().numpy()
+        away, text, start = _windows(trace)
+        distance = self.law.typical(torch.from_numpy(away)).numpy()
+        values = np.bincount(text, distance, len(trace.counts)) / np.maximum(
+            np.bincount(text, minlength=len(trace.counts)), 1
+        )
 
         def tokens() -> Float[np.ndarray, "b k"]:
-            return (distance[:, None] @ inside)[:, 0].double().cpu().numpy()
+            found = np.zeros(trace.mask.shape)
+            for w, b in enumerate(text):
+                found[b, start[w] : start[w] + _width(trace.counts[b])] += distance[w]
+            return found
 
         return Evidence(values, np.full(len(values), len(trace.points) - 1), tokens)
 
 
-def _windows(trace: Trace) -> tuple[Float[Tensor, "b w d"], Bool[Tensor, "b w"], Float[Tensor, "b w k"]]:
-    """z_w, which windows there are, and which tokens are in them."""
-    n = trace.mask.sum(dim=1)
-    width = torch.minimum(window_width(n), n).clamp_min(1)
-    step = (width // 2).clamp_min(1)
-    count = 1 + (n - width + step - 1) // step
-    number = torch.arange(int(count.max()), device=n.device)[None]
-    real = (number < count[:, None]) & (n[:, None] > 0)
-    start = torch.minimum(number * step[:, None], (n - width)[:, None])[..., None]
-    token = torch.arange(trace.mask.shape[1], device=n.device)[None, None]
-    inside = ((token >= start) & (token < start + width[:, None, None]) & real[..., None]).to(trace.points.dtype)
-    m = width[:, None, None].to(inside)
-    weight = inside / m.sqrt() - real[..., None] * trace.mask[:, None] * m.sqrt() / n.clamp_min(1)[:, None, None]
-    return weight @ trace.points[-1], real, inside
+def _windows(
+    trace: Trace,
+) -> tuple[Float[np.ndarray, "w d"], Integer[np.ndarray, "w"], Integer[np.ndarray, "w"]]:
+    """z_w of all windows of all texts, the text of every window, and the token that it begins with."""
+    return _away(trace.points[-1].numpy(), trace.sums()[-1].numpy(), trace.counts)
+
+
+@numba.njit(nogil=True, cache=True)
+def _width(n):  # type: ignore[no-untyped-def]
+    return max(min(window_width(n), n), 1)
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
+def _away(points, sums, counts):  # type: ignore[no-untyped-def]
+    total, last = 0, np.zeros(len(counts), np.int64)
+    for b in range(len(counts)):
+        width = _width(counts[b])
+        step = max(width // 2, 1)
+        last[b] = (counts[b] - width + step - 1) // step
+        total += last[b] + 1 if counts[b] else 0
+    away = np.zeros((total, points.shape[2]), np.float32)
+    text, start = np.empty(total, np.int64), np.empty(total, np.int64)
+    w = 0
+    for b in range(len(counts)):
+        width = _width(counts[b])
+        inner, outer = np.float32(1 / np.sqrt(width)), np.float32(np.sqrt(width) / max(counts[b], 1))
+        for k in range(last[b] + 1 if counts[b] else 0):
+            text[w], start[w] = b, min(k * max(width // 2, 1), counts[b] - width)
+            z = away[w]
+            for i in range(start[w], start[w] + width):
+                row = points[b, i]
+                for a in range(len(z)):
+                    z[a] += row[a]
+            for a in range(len(z)):
+                z[a] = z[a] * inner - outer * sums[b, a]
+            w += 1
+    return away, text, start

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -24,6 +25,11 @@ class Evidence:
 
     def weights(self) -> Float[np.ndarray, "b k"] | None:
         """The weight of every token, if the channel knows tokens."""
+        return self._weights
+
+    @cached_property
+    def _weights(self) -> Float[np.ndarray, "b k"] | None:
+        """Found once, though every text that alarms asks for it."""
         return self.tokens() if callable(self.tokens) else self.tokens
 
 

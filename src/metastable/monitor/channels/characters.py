@@ -58,11 +58,8 @@ class Characters:
 
     def evidence(self, trace: Trace) -> Evidence:
         """How oddly the worst window is spelled."""
-        assert trace.ids is not None
-        sizes = np.array([len(row) for row in trace.ids])
-        ids = np.minimum(np.concatenate(trace.ids).astype(np.int64), len(self.ends) - 1)
-        told, letters = _told(ids, sizes, self.spelled, self.ends, self.surprisal, self.space)
-        values, begins = worst_windows(told, letters, sizes, WINDOW)
+        told, letters = _told(trace.row, trace.lengths, self.spelled, self.ends, self.surprisal, self.space)
+        values, begins = worst_windows(told, letters, trace.lengths, WINDOW)
         each = told / np.maximum(letters, 1.0)
         return Evidence(values, np.full(len(values), -1), lambda: inside(trace, each, begins, WINDOW))
 
@@ -122,7 +119,8 @@ def _told(ids, sizes, spelled, ends, surprisal, space):  # type: ignore[no-untyp
     for size in sizes:
         a = b = space
         for i in range(start, start + size):
-            for k in range(ends[ids[i] - 1] if ids[i] else 0, ends[ids[i]]):
+            token = min(ids[i], len(ends) - 1)
+            for k in range(ends[token - 1] if token else 0, ends[token]):
                 told[i] += surprisal[a, b, spelled[k]]
                 letters[i] += 1
                 a, b = b, spelled[k]

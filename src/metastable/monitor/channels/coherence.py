@@ -10,15 +10,19 @@ order for ORDER.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+import numba
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
 from metastable.monitor.channels.channel import Evidence
+from metastable.monitor.channels.tokens import mean_of_tokens
 from metastable.monitor.corruption import DISPLACED, REPLACED
 from metastable.monitor.gaussian import Moments
 from metastable.monitor.pairs import Pairs
@@ -26,6 +30,10 @@ from metastable.monitor.trace import Trace
 
 RIDGE = 0.05
 """r, where variances are one: a few thousand touched tokens in hundreds of dimensions."""
+
+
+FLAT = 20.0
+"""From here on log(1 + exp f) is f in single precision."""
 
 
 def depths(places: int) -> tuple[int, int]:
@@ -53,24 +61,50 @@ class Coherence:
 
     def evidence(self, trace: Trace) -> Evidence:
         """How many tokens are out of place."""
-        told = trace.once((Coherence, id(self.directions)), lambda: self._told(trace))[self.kind]
-        values = (told.sum(dim=1) / trace.count.clamp_min(1)).double().cpu().numpy()
-        return Evidence(
-            values, np.full(len(values), depths(len(trace.points))[1]), lambda: told.double().cpu().numpy()
-        )
+        both = trace.once((Coherence, id(self.directions)), lambda: self._told(trace))
+        told = both[self.kind].numpy()
+        values = mean_of_tokens(told, trace.counts)
+        return Evidence(values, np.full(len(values), depths(len(trace.points))[1]), told)
 
     def _told(self, trace: Trace) -> Float[Tensor, "c b k"]:
         """log(1 + exp f(x)) of every token, of both channels."""
         first, second = depths(len(trace.points))
-        parts = [trace.points[first], trace.points[second]]
-        if self.pairs is not None:
-            parts += self.pairs.products(trace)
-        told, begin = self.offsets, 0
-        for x in parts:
-            end = begin + x.shape[2]
-            told = told + (x.flatten(0, 1) @ self.directions[begin:end]).view(*x.shape[:2], -1)
-            begin = end
-        return (torch.nn.functional.softplus(told) * trace.mask[..., None]).movedim(2, 0)
+        beside = self._alone if self.pairs is None else self.pairs.neighbours(trace)
+        x, y, u, v, real = (t.numpy() for t in (trace.points[first], trace.points[second], *beside))
+        return torch.from_numpy(_told(x, y, u, v, real, self._rows.numpy(), self.offsets.numpy(), trace.counts))
+
+    @property
+    def _alone(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The neighbours where nothing is known of pairs."""
+        return torch.zeros(2, 1, 0), torch.zeros(2, 1, 0), torch.zeros(2, 1)
+
+    @cached_property
+    def _rows(self) -> Float[Tensor, "c e"]:
+        return self.directions.T.contiguous()
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
+def _told(first, second, u, v, real, rows, offsets, counts):  # type: ignore[no-untyped-def]
+    texts, k, d = first.shape
+    found = np.zeros((2, texts, k), np.float32)
+    one, other = rows[0], rows[1]
+    for b in range(texts):
+        for i in range(counts[b]):
+            f, g = offsets[0], offsets[1]
+            x, y = first[b, i], second[b, i]
+            for a in range(d):
+                f += x[a] * one[a] + y[a] * one[d + a]
+                g += x[a] * other[a] + y[a] * other[d + a]
+            for side in range(2 if u.shape[2] else 0):
+                n, begin = b * k + i, 2 * d + side * u.shape[2]
+                if real[side, n]:
+                    for r in range(u.shape[2]):
+                        product = u[side, n, r] * v[side, n, r]
+                        f += product * one[begin + r]
+                        g += product * other[begin + r]
+            found[0, b, i] = math.log1p(math.exp(f)) if f < FLAT else f
+            found[1, b, i] = math.log1p(math.exp(g)) if g < FLAT else g
+    return found
 
 
 class CoherenceLearner:
@@ -89,16 +123,16 @@ class CoherenceLearner:
     def add_corrupted(self, trace: Trace, touched: Sequence[Bool[np.ndarray, "_"]], kind: int) -> None:
         """Learn from one more trace of corrupted copies; touched: by number of the content token."""
         x = states(trace, self.pairs)
-        numbers = trace.numbers.cpu().numpy()
+        numbers = trace.numbers.numpy()
         hit = np.stack(
             [
                 np.append(row, False)[np.minimum(number, len(row))]
                 for row, number in zip(touched, numbers, strict=True)
             ]
         )
-        changed = torch.from_numpy(hit).to(trace.mask.device) & trace.mask
+        changed = torch.from_numpy(hit) & trace.mask
         self._kept(x).add(x[trace.mask & ~changed])
-        self.touched.setdefault(kind, Moments(x.shape[2], x.device)).add(x[changed])
+        self.touched.setdefault(kind, Moments(x.shape[2])).add(x[changed])
 
     def finish(self) -> tuple[Coherence, Coherence]:
         """Both channels."""
@@ -110,7 +144,7 @@ class CoherenceLearner:
 
     def _kept(self, x: Tensor) -> Moments:
         if self.kept is None:
-            self.kept = Moments(x.shape[2], x.device)
+            self.kept = Moments(x.shape[2])
         return self.kept
 
     def _told_apart(self, kind: int) -> tuple[Float[Tensor, "e"], Float[Tensor, ""]]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
 from dataclasses import dataclass
+from functools import cached_property
 
+import numba
 import numpy as np
 from jaxtyping import Float, Integer
 
 from metastable.monitor.channels.channel import Evidence
+from metastable.monitor.channels.windows import inside
 from metastable.monitor.trace import Trace
 
 BACKING = 1.0
@@ -28,39 +31,58 @@ class Lexical:
 
     def evidence(self, trace: Trace) -> Evidence:
         """How surprising the tokens are, one after the other."""
-        assert trace.ids is not None
-        told = self._surprisals(trace.ids)
-        values = np.array([row.mean() if len(row) else 0.0 for row in told])
-        return Evidence(values, np.full(len(values), -1), lambda: self._shares(trace, told))
-
-    def _shares(self, trace: Trace, told: Sequence[np.ndarray]) -> Float[np.ndarray, "b k"]:
-        """The surprisal of every token of the trace."""
-        numbers, mask = trace.numbers.cpu().numpy(), trace.mask.cpu().numpy()
-        tokens = np.zeros(mask.shape)
-        for b, row in enumerate(told):
-            if len(row):
-                tokens[b] = np.where(mask[b], row[np.minimum(numbers[b], len(row) - 1)], 0.0)
-        return tokens
+        told, values = self._surprisals(trace.row, trace.lengths)
+        start = np.zeros(len(values), np.int64)
+        return Evidence(values, np.full(len(values), -1), lambda: inside(trace, told, start, len(told)))
 
     def surprisal(self, ids: Integer[np.ndarray, "n"]) -> Float[np.ndarray, "n"]:
         """-log p of every token, in nats, given the one before it; the first one given nothing."""
-        return self._surprisals([ids])[0]
+        return self._surprisals(np.asarray(ids, dtype=np.int64), np.array([len(ids)]))[0]
 
-    def _surprisals(self, texts: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """All texts as one row of ids, since a look into the table of pairs costs by the call."""
-        size = len(self.singles)
-        ends = np.cumsum([len(ids) for ids in texts])
-        ids = np.minimum(np.concatenate([np.asarray(ids, dtype=np.int64) for ids in texts]), size - 1)
-        single = (self.singles[ids] + 1.0) / (int(self.singles.sum(dtype=np.int64)) + size)
-        p = single.copy()
-        if len(self.pairs) and len(ids):
-            code = ids[:-1] * size + ids[1:]
-            place = np.minimum(np.searchsorted(self.pairs, code), len(self.pairs) - 1)
-            seen = np.where(self.pairs[place] == code, self.counts[place], 0)
-            p[1:] = (seen + BACKING * single[1:]) / (self.followed[ids[:-1]] + BACKING)
-            begin = ends[:-1][ends[:-1] < len(ids)]
-            p[begin] = single[begin]
-        return np.split(-np.log(p), ends[:-1])
+    def _surprisals(
+        self, row: Integer[np.ndarray, "n"], sizes: Integer[np.ndarray, "b"]
+    ) -> tuple[Float[np.ndarray, "n"], Float[np.ndarray, "b"]]:
+        """The same for texts one behind the other, and the mean of every text."""
+        return _surprisals(
+            row, sizes, self._total, self.singles, self.followed, self._begin, self.pairs, self.counts
+        )
+
+    @cached_property
+    def _total(self) -> float:
+        """N + V."""
+        return float(self.singles.sum(dtype=np.int64)) + len(self.singles)
+
+    @cached_property
+    def _begin(self) -> Integer[np.ndarray, "w"]:
+        """Where the pairs of every first token begin among all pairs."""
+        return np.searchsorted(self.pairs, len(self.singles) * np.arange(len(self.singles) + 1, dtype=np.int64))
+
+
+@numba.njit(nogil=True, cache=True)
+def _surprisals(row, sizes, total, singles, followed, begin, pairs, counts):  # type: ignore[no-untyped-def]
+    told, means = np.empty(len(row)), np.zeros(len(sizes))
+    start, size = 0, len(singles)
+    for text in range(len(sizes)):
+        length = sizes[text]
+        for i in range(start, start + length):
+            b = min(row[i], size - 1)
+            p = (singles[b] + 1.0) / total
+            if i > start:
+                a = min(row[i - 1], size - 1)
+                low, high = begin[a], begin[a + 1]
+                code, end = a * size + b, high
+                while low < high:
+                    middle = (low + high) // 2
+                    if pairs[middle] < code:
+                        low = middle + 1
+                    else:
+                        high = middle
+                seen = counts[low] if low < end and pairs[low] == code else 0
+                p = (seen + BACKING * p) / (followed[a] + BACKING)
+            told[i] = -math.log(p)
+            means[text] += told[i] / length
+        start += length
+    return told, means
 
 
 class LexicalLearner:

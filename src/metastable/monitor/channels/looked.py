@@ -53,4 +53,4 @@ class LookedLearner:
 
 def _features(trace: Trace, kind: int) -> Float[np.ndarray, "b f"]:
     assert trace.glances is not None
-    return trace.glances[kind].double().cpu().numpy()
+    return trace.glances[kind]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
 
+import numba
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Integer
 from torch import Tensor
 
 from metastable.monitor.channels.channel import Evidence
@@ -29,8 +32,8 @@ class PooledLearner:
 
     def add(self, trace: Trace) -> None:
         """Learn from one more trace."""
-        self.means.append(trace.means().cpu())
-        self.ends.append(embedding(trace, self.pooling).cpu())
+        self.means.append(trace.means())
+        self.ends.append(embedding(trace, self.pooling))
 
     def finish(self) -> tuple[Layers, Embedding]:
         """Both channels."""
@@ -47,23 +50,45 @@ class Layers:
 
     def evidence(self, trace: Trace) -> Evidence:
         """How unusual the mean token is, and at which place most."""
-        pairs = zip(self.laws, trace.means(), strict=True)
-        logs = torch.log1p(torch.stack([law.typical(mean) for law, mean in pairs], dim=1))
-        place = logs.argmax(dim=1)
-        return Evidence(
-            logs.mean(dim=1).double().cpu().numpy(), place.cpu().numpy(), lambda: self._shares(trace, place)
-        )
+        values, place = _loudest(torch.baddbmm(self._origins, trace.means(), self._whiten).numpy())
+        return Evidence(values, place, lambda: self._shares(trace, place))
 
-    def _shares(self, trace: Trace, place: Tensor) -> Float[np.ndarray, "b k"]:
+    @cached_property
+    def _whiten(self) -> Float[Tensor, "p d r"]:
+        return torch.stack([law.whiten for law in self.laws])
+
+    @cached_property
+    def _origins(self) -> Float[Tensor, "p 1 r"]:
+        return torch.stack([law.origin for law in self.laws])[:, None]
+
+    def _shares(self, trace: Trace, place: Integer[np.ndarray, "b"]) -> Float[np.ndarray, "b k"]:
         """<s_i - mean, C^-1 (mean token - mean)>: what every token adds to the distance at the loudest place."""
         means = trace.means()
-        tokens = torch.zeros(trace.mask.shape, device=means.device)
+        tokens = torch.zeros(trace.mask.shape)
         for p in set(place.tolist()):  # the places that some text is judged by
-            here = place == p
+            here = torch.from_numpy(place == p)
             law = self.laws[p]
             pull = law.whitened(means[p][here]) @ law.whiten.T
             tokens[here] = ((trace.points[p][here] - law.mean) @ pull[..., None])[..., 0] * trace.mask[here]
-        return tokens.double().cpu().numpy()
+        return tokens.double().numpy()
+
+
+@numba.njit(nogil=True, cache=True)
+def _loudest(away):  # type: ignore[no-untyped-def]
+    """Mean over places of log(1 + |w|^2 / r), and the place where it is largest, of w (p, b, r)."""
+    places, texts, r = away.shape
+    values, place = np.zeros(texts), np.zeros(texts, np.int64)
+    for b in range(texts):
+        top = -1.0
+        for p in range(places):
+            square = 0.0
+            for k in range(r):
+                square += away[p, b, k] * away[p, b, k]
+            now = math.log1p(square / r)
+            values[b] += now / places
+            if now > top:
+                top, place[b] = now, p
+    return values, place
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +101,7 @@ class Embedding:
     def evidence(self, trace: Trace) -> Evidence:
         """How unusual the embedding is."""
         end = embedding(trace, self.pooling)
-        values = self.law.typical(end).double().cpu().numpy()
+        values = self.law.typical(end).double().numpy()
         return Evidence(values, np.full(len(values), len(trace.points) - 1))
 
 

@@ -9,16 +9,15 @@ sq_p, near_p                            mean cos^2 and mean nearest cosine, at t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numba
 import numpy as np
-import torch
 from jaxtyping import Float
-from torch import Tensor
 
 from metastable.monitor.channels.channel import Evidence
 from metastable.monitor.deviation import Deviation
-from metastable.monitor.trace import Trace, rows_of
+from metastable.monitor.trace import Trace, evenly
 
 PAIRED = 16
 """Most tokens whose pairs are looked at, evenly spread."""
@@ -33,9 +32,7 @@ class Structure:
     def evidence(self, trace: Trace) -> Evidence:
         """How unusual the structure is, and at which place."""
         values, shares = self.deviation(features(trace), trace.lengths)
-        place = places(len(trace.points))
-        by_place = np.stack([shares[:, place == p].sum(axis=1) for p in range(len(trace.points))], axis=1)
-        return Evidence(values, by_place.argmax(axis=1))
+        return Evidence(values, _loudest(shares, places(len(trace.points)), len(trace.points)))
 
 
 class StructureLearner:
@@ -60,47 +57,68 @@ def looked_at(places: int) -> tuple[int, int, int]:
     return (places // 4, places // 2, places - 1)
 
 
+@cache
 def places(count: int) -> np.ndarray:
     """The place that every feature belongs to, in the order of `features`."""
     every = list(range(count))
     return np.array(every + every + every[1:] + [p for p in looked_at(count) for _ in range(2)])
 
 
+@numba.njit(nogil=True, cache=True)
+def _loudest(shares, place, places):  # type: ignore[no-untyped-def]
+    """The place whose features have the largest sum of shares, of every text."""
+    found = np.zeros(len(shares), np.int64)
+    for b in range(len(shares)):
+        total = np.zeros(places)
+        for f in range(len(place)):
+            total[place[f]] += shares[b, f]
+        found[b] = total.argmax()
+    return found
+
+
 def features(trace: Trace) -> Float[np.ndarray, "b f"]:
     """The structure features of every text."""
-    n = trace.count
-    mean = trace.means()
-    pairs = (n - 1).clamp_min(1)
-    concentration = (n * mean.square().sum(dim=2) - 1) / pairs
-    nearness = (mean * trace.first).sum(dim=2)
-    rows = (concentration, nearness, trace.steps(), _pairs(trace))
-    return torch.cat(rows).T.double().cpu().numpy()
-
-
-def _pairs(trace: Trace) -> Float[Tensor, "f b"]:
-    """Mean squared and mean nearest cosine of two different tokens, at three places."""
-    column, mask = trace.picked(PAIRED)
-    where = looked_at(len(trace.points))
-    s = trace.points.new_empty(len(where), *column.shape, trace.points.shape[3])
-    for room, p in zip(s, where, strict=True):
-        rows_of(trace.points[p], column, room)
-    return torch.from_numpy(_cosines(*(t.cpu().numpy() for t in (s @ s.mT, mask)))).to(s)
+    where = np.array(looked_at(len(trace.points)))
+    points, sums, first, steps = (t.numpy() for t in (trace.points, trace.sums(), trace.first, trace.steps()))
+    return _features(points, sums, first, steps, trace.counts, where)
 
 
 @numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
-def _cosines(cosine, mask):  # type: ignore[no-untyped-def]
-    """Mean square and mean largest of the cosines of different tokens, (places, b, k, k) -> (2 places, b)."""
-    places, texts = cosine.shape[:2]
-    found = np.zeros((2 * places, texts), np.float32)
-    for p in range(places):
-        for b in range(texts):
-            n = mask[b].sum()
-            for i in range(n):
-                nearest = np.float32(-1)
-                for j in range(n):
-                    if i != j:
-                        value = cosine[p, b, i, j]
-                        nearest = max(nearest, value)
-                        found[2 * p, b] += value * value / max(n * (n - 1), 1)
-                found[2 * p + 1, b] += nearest / n
+def _features(points, sums, first, steps, counts, where):  # type: ignore[no-untyped-def]
+    places, texts, d = sums.shape
+    found = np.zeros((texts, 3 * places - 1 + 2 * len(where)))
+    for b in range(texts):
+        n = counts[b]
+        for p in range(places):
+            square, near = np.float32(0), np.float32(0)
+            for a in range(d):
+                square += sums[p, b, a] * sums[p, b, a]
+                near += sums[p, b, a] * first[p, b, a]
+            found[b, p] = (square / max(n, 1) - 1) / max(n - 1, 1)
+            found[b, places + p] = near / max(n, 1)
+            if p:
+                found[b, 2 * places + p - 1] = steps[p - 1, b]
+        for k in range(len(where)):
+            f = 3 * places - 1 + 2 * k
+            found[b, f], found[b, f + 1] = _pairs(points[where[k], b], n)
     return found
+
+
+@numba.njit(nogil=True, cache=True, fastmath={"reassoc", "contract", "nsz"}, error_model="numpy")
+def _pairs(s, n):  # type: ignore[no-untyped-def]
+    """Mean squared and mean nearest cosine of two different tokens among PAIRED of n."""
+    held = min(n, PAIRED)
+    if held < 2:
+        return 0.0, -1.0 * held
+    column = evenly(n, held)
+    nearest = np.full(held, np.float32(-1))
+    square = 0.0
+    for i in range(held):
+        one = s[column[i]]
+        for j in range(i):
+            other, cosine = s[column[j]], np.float32(0)
+            for a in range(len(one)):
+                cosine += one[a] * other[a]
+            square += float(cosine * cosine)
+            nearest[i], nearest[j] = max(nearest[i], cosine), max(nearest[j], cosine)
+    return 2 * square / (held * (held - 1)), nearest.sum() / held

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numba
 import numpy as np
-import torch
-from jaxtyping import Float, Integer
-from torch import Tensor
+from jaxtyping import Float
 
 from metastable.monitor.channels.channel import Evidence
 from metastable.monitor.gaussian import Gaussian, Moments
@@ -22,9 +21,10 @@ all-MiniLM-L6-v2 (d = 384), mean AUROC of TYP and WIN was .892 and .885 with 64 
 .881 and .877 with 32 of each: odd spelling shows where tokens vary most, repetition where they hardly do."""
 
 
-def window_width(n: Integer[Tensor, "b"]) -> Integer[Tensor, "b"]:
-    """Tokens of a window of texts with n tokens in the trace."""
-    return (n // 4).clamp(LEAST_WINDOW, WINDOW)
+@numba.njit(nogil=True, cache=True)
+def window_width(n):  # type: ignore[no-untyped-def]
+    """Tokens of a window of a text with n tokens in the trace."""
+    return min(max(n // 4, LEAST_WINDOW), WINDOW)
 
 
 def mid_depth(places: int) -> int:
@@ -42,7 +42,7 @@ class TokenLearner:
         """Learn from one more trace."""
         rows = trace.points[mid_depth(len(trace.points))][trace.mask]
         if self.moments is None:
-            self.moments = Moments(rows.shape[1], rows.device)
+            self.moments = Moments(rows.shape[1])
         self.moments.add(rows)
 
     def finish(self) -> tuple[Typical, Window]:
@@ -62,8 +62,8 @@ class Typical:
         """How unusual single tokens are."""
         place = mid_depth(len(trace.points))
         distance = _distance(self.law, trace, place)
-        values = (distance.sum(dim=1) / trace.count.clamp_min(1)).double().cpu().numpy()
-        return Evidence(values, np.full(len(values), place), lambda: distance.double().cpu().numpy())
+        values = mean_of_tokens(distance, trace.counts)
+        return Evidence(values, np.full(len(values), place), lambda: distance * trace.mask.numpy())
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,30 +79,42 @@ class Window:
         """How unusual the tokens of the worst window are."""
         place = mid_depth(len(trace.points))
         distance = _distance(self.law, trace, place)
-        n = trace.mask.sum(dim=1)
-        width = window_width(n)
-        worst, start = _worst(distance, width, n)
-        step = torch.arange(distance.shape[1], device=distance.device)[None]
-        inside = (step >= start[:, None]) & (step < (start + width)[:, None])
-        values = worst.double().cpu().numpy()
-        return Evidence(values, np.full(len(values), place), lambda: (distance * inside).double().cpu().numpy())
+        values, start = _worst(distance, trace.counts)
+
+        def inside() -> Float[np.ndarray, "b k"]:
+            end = start + np.array([window_width(n) for n in trace.counts])
+            step = np.arange(distance.shape[1])[None]
+            return distance * ((step >= start[:, None]) & (step < end[:, None]) & trace.mask.numpy())
+
+        return Evidence(values, np.full(len(values), place), inside)
 
 
-def _distance(law: Gaussian, trace: Trace, place: int) -> Float[Tensor, "b k"]:
+def _distance(law: Gaussian, trace: Trace, place: int) -> Float[np.ndarray, "b k"]:
     """Squared distance of every token, per direction; both channels share their law."""
-
-    def compute() -> Tensor:
-        return law.typical(trace.points[place]) * trace.mask
-
-    return trace.once((place, id(law)), compute)
+    return trace.once((place, id(law)), lambda: law.typical(trace.points[place])).numpy()
 
 
-def _worst(distance: Float[Tensor, "b k"], width: Tensor, n: Tensor) -> tuple[Tensor, Tensor]:
+@numba.njit(nogil=True, cache=True)
+def mean_of_tokens(told, counts):  # type: ignore[no-untyped-def]
+    """The mean over the tokens of every text; zero where there is none."""
+    found = np.zeros(len(counts))
+    for b in range(len(counts)):
+        for i in range(counts[b]):
+            found[b] += told[b, i]
+        found[b] /= max(counts[b], 1)
+    return found
+
+
+@numba.njit(nogil=True, cache=True)
+def _worst(distance, counts):  # type: ignore[no-untyped-def]
     """The largest mean over a window that lies inside its text, and where that window begins."""
-    k = distance.shape[1]
-    sums = torch.nn.functional.pad(distance.double().cumsum(dim=1), (1, 0))
-    start = torch.arange(k, device=distance.device)[None]
-    end = start + width[:, None]
-    mean = (torch.gather(sums, 1, end.clamp(max=k)) - sums[:, :k]) / width[:, None]
-    best = torch.where(end <= n[:, None], mean, torch.zeros_like(mean)).max(dim=1)
-    return best.values, best.indices
+    values, start = np.zeros(len(counts)), np.zeros(len(counts), np.int64)
+    for b in range(len(counts)):
+        width, held = window_width(counts[b]), 0.0
+        for i in range(counts[b]):
+            held += distance[b, i]
+            if i >= width:
+                held -= distance[b, i - width]
+            if i >= width - 1 and held / width > values[b]:
+                values[b], start[b] = held / width, i + 1 - width
+    return values, start

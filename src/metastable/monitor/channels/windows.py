@@ -39,9 +39,8 @@ def inside(
     trace: Trace, told: Float[np.ndarray, "n"], begins: Integer[np.ndarray, "b"], width: int
 ) -> Float[np.ndarray, "b k"]:
     """Numbers of the tokens of a trace that are in the window of their text; zero for the others."""
-    assert trace.ids is not None
-    sizes = np.array([len(ids) for ids in trace.ids])
-    numbers, mask = trace.numbers.cpu().numpy(), trace.mask.cpu().numpy()
+    sizes = trace.lengths
+    numbers, mask = trace.numbers.numpy(), trace.mask.numpy()
     within = mask & (numbers >= begins[:, None]) & (numbers < begins[:, None] + width)
     at = (np.cumsum(sizes) - sizes)[:, None] + numbers
     return np.where(within, np.append(told, 0.0)[np.minimum(at, len(told))], 0.0)
