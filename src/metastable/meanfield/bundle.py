@@ -115,8 +115,9 @@ def flow_map(
 class _BundleRun(PanelRun):
     """Points (K, 16, 3) on the panels of all lines."""
 
-    room_to_halve, room_to_join = 1e-3, 5e-4
+    room_to_halve, room_to_join = 0.02, 0.007
     """Attention is what costs here, so that panels are halved early and hardly a step is repeated."""
+    reach = 1.0
 
     def __init__(
         self, flow: SelfAttention, bundle: Bundle, accuracy: Accuracy, kappa: float, max_nodes: int, device: Any
@@ -124,6 +125,7 @@ class _BundleRun(PanelRun):
         self.flow, self.bundle, self.lines, self.thinnest = copy.copy(flow), bundle, len(bundle.longitudes), 1.0
         self.device, self.attention = device, max(ATTENTION * accuracy.mass, LEAST_ATTENTION)
         panels = bundle.panels()
+        accuracy = replace(accuracy, step=accuracy.mass)
         super().__init__(accuracy, kappa, max_nodes, panels, bundle.start(panels))
 
     def velocity(self, t: float, theta: Array) -> Array:
