@@ -125,6 +125,8 @@ class _BundleRun(PanelRun):
         self.flow, self.bundle, self.lines, self.thinnest = copy.copy(flow), bundle, len(bundle.longitudes), 1.0
         self.device, self.attention = device, max(ATTENTION * accuracy.mass, LEAST_ATTENTION)
         panels = bundle.panels()
+        # Steps are what bundles err by first: the flow map at t = 2 (beta = 16, mass = 1e-10) is off by 1.6e-10 with
+        # four times as much, by 3e-11 with this, and more lines or narrower panels change neither.
         accuracy = replace(accuracy, step=accuracy.mass)
         super().__init__(accuracy, kappa, max_nodes, panels, bundle.start(panels))
 
