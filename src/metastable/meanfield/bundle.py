@@ -117,7 +117,7 @@ class _BundleRun(PanelRun):
 
     room_to_halve, room_to_join = 0.02, 0.007
     """Attention is what costs here, so that panels are halved early and hardly a step is repeated."""
-    reach = 1.0
+    reach, at_once = 1.0, 2
 
     def __init__(
         self, flow: SelfAttention, bundle: Bundle, accuracy: Accuracy, kappa: float, max_nodes: int, device: Any
@@ -125,8 +125,8 @@ class _BundleRun(PanelRun):
         self.flow, self.bundle, self.lines, self.thinnest = copy.copy(flow), bundle, len(bundle.longitudes), 1.0
         self.device, self.attention = device, max(ATTENTION * accuracy.mass, LEAST_ATTENTION)
         panels = bundle.panels()
-        # Steps are what bundles err by first: the flow map at t = 2 (beta = 16, mass = 1e-10) is off by 1.6e-10 with
-        # four times as much, by 3e-11 with this, and more lines or narrower panels change neither.
+        # Steps are what bundles err by first: the flow map at t = 2 (beta = 16, mass = 1e-10) is off by 1.6e-10
+        # with four times as much, by 3e-11 with this, and more lines or narrower panels change neither.
         accuracy = replace(accuracy, step=accuracy.mass)
         super().__init__(accuracy, kappa, max_nodes, panels, bundle.start(panels))
 

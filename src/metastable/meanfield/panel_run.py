@@ -94,6 +94,8 @@ class PanelRun(ABC):
     room_to_halve, room_to_join = 0.3, 0.005
     """Shares of the allowed error: a panel above the first is halved between steps, so that the next step need not
     be repeated; one panel replaces two when it is below the second, far less, so that it is not halved at once."""
+    at_once = 1
+    """How often a panel is halved that a step has torn, before the step is repeated."""
     lines = 1
     """How many lines share the mass one: what may be misplaced is shared by them as well."""
     reach = 0.0
@@ -232,6 +234,9 @@ class PanelRun(ABC):
                 continue
             torn = self._unresolved(theta, 1.0)
             if torn.any() and self._halve(self.theta, torn):
+                for _ in range(1, self.at_once):
+                    torn = np.repeat(torn, np.where(torn, 2, 1)) & (self.panels.level < MOST_HALVINGS)
+                    self._halve(self.theta, torn)
                 h = step
                 continue
             self.pressed = self.extent(theta) < self.extent(self.theta)
