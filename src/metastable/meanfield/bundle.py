@@ -37,8 +37,8 @@ for less are summed by cells, which take ten times as long (beta = 16, 29000 nod
 LEAST_RTOL, LARGEST_RTOL = 1e-10, 1e-2
 """Range of the relative error of attention: where hardly any mass is, it need not be small."""
 SMOOTH_ON_A_GPU = 1e-7
-"""Largest relative error there, below the rounding of float32: its noise on the nodes of a panel is no polynomial, and
-panels were halved without end (972000 nodes at beta = 16 instead of 60000)."""
+"""Largest relative error there, below the rounding of float32: its noise on the nodes of a panel is no
+polynomial, and panels were halved without end (972000 nodes at beta = 16 instead of 60000)."""
 
 
 @dataclass(frozen=True, eq=False)
