@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.integrate import quad
 
 from metastable.meanfield.longitudes import Grading
 
@@ -23,6 +24,14 @@ def test_few_lines_are_enough_at_every_scale():
         for phi, share in (grading.longitudes(96), grading.longitudes(4096))
     )
     assert few == pytest.approx(many, abs=1e-12)
+
+
+@pytest.mark.parametrize("width", [1.0, 0.05, 2e-3])
+def test_the_arc_is_the_integral_of_the_density(width):
+    grading, at = Grading(0.5, width), np.array([0.3, 3.0, 6.0])
+    corners = [0.0, width, 10 * width, np.pi - 10 * width, np.pi, np.pi + 10 * width]
+    exact = [quad(grading.density, 0, x, points=corners, limit=400, epsabs=1e-12)[0] for x in at]
+    assert grading.arc(at) == pytest.approx(exact, rel=1e-11)
 
 
 def test_lines_are_nested():

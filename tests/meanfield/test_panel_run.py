@@ -48,6 +48,23 @@ def test_panels_that_are_pressed_together_are_joined():
     assert len(frames[0].panels) > 8 and len(frames[1].panels) == 1
 
 
+def test_what_is_pressed_together_is_weighed_by_its_mass():
+    """Far fewer panels on the way into the sinks at +-1, and no more mass on the wrong side of the tear."""
+
+    class Lenient(Saddle):
+        reach = 1.0
+
+    runs = Saddle(Accuracy.within(1e-9, 1.0)), Lenient(Accuracy.within(1e-9, 1.0))
+    frames = [run.through(np.array([12.0]), 1000).frames[0] for run in runs]
+    assert len(frames[1].panels) < 0.7 * len(frames[0].panels)
+    for run, frame in zip(runs, frames, strict=True):
+        label = run.labels(frame.panels)
+        grown = label / np.sqrt(1 - label**2) * np.exp(12.0)
+        misplaced = np.abs(frame.theta - grown / np.sqrt(1 + grown**2))
+        assert float((run.masses(frame.panels) * misplaced).sum()) < 1e-9
+        assert run.pressed.any() and not run.pressed.all()
+
+
 def test_a_step_into_nowhere_is_repeated():
     """A first step of 5 leaves the interval on which the field is a number: shorter ones do not."""
 

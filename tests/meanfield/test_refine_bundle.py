@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 
 from metastable import AttentionWeights, SelfAttention
+from metastable.errors import InvalidInput
 from metastable.meanfield import Skewed, solve, solve_axial
 from metastable.meanfield.refine_bundle import _laid_out, is_late
 from weight_families import diagonal
@@ -42,6 +44,21 @@ def test_the_estimate_covers_the_error_through_the_exit():
         (p.end.mass @ p.end.points, p.end.points.T @ (p.end.mass[:, None] * p.end.points)) for p in (loose, fine)
     ]
     assert all(float((a - b).abs().max()) <= 2 * (loose.error + fine.error) for a, b in zip(*moments, strict=True))
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_attention_on_a_gpu_gives_the_same_law():
+    w, law = diagonal(2, 1, 0.5), Skewed([1.0, 0.5, 0.2], 0.6)
+    here, there = (solve(w, 4.0, law, 4.0, tol=1e-3, device=device) for device in ("cpu", "cuda"))
+    assert there.converged and there.points.device.type == "cpu"
+    means = [path.end.mass @ path.end.points for path in (here, there)]
+    assert float((means[0] - means[1]).abs().max()) < 1e-6
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="about machines without CUDA")
+def test_a_gpu_that_is_not_there_is_told():
+    with pytest.raises(InvalidInput, match="cuda"):
+        solve(diagonal(2, 1, 0.5), 4.0, Skewed(E, 0.6), 4.0, device="cuda")
 
 
 def test_too_few_nodes_are_told():

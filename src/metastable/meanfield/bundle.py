@@ -29,11 +29,16 @@ CELLS = (4, 8, 16, 32, 64)
 """Root panels of a line: the least number of these on which the density is resolved."""
 RESOLVED = 1e-13
 """Last coefficients of a density that is resolved, relative to its largest value."""
-ATTENTION = 1e-12
-"""Error of attention relative to the most that a token could attend to: a token in thin air gets as much wrong,
-divided by the density there, so that this is the mass that it misplaces."""
+ATTENTION, LEAST_ATTENTION = 0.1, 5e-12
+"""Error of attention relative to the most that a token could attend to, in units of the mass that a polynomial may
+misplace, and the least one that is asked for: a token in thin air gets as much wrong, divided by the density there,
+so that this is the mass that it misplaces. Grids on S^2 promise 1e-12 at best (and keep 1e-16): rows that are asked
+for less are summed by cells, which take ten times as long (beta = 16, 29000 nodes: 200 instead of 15 ms)."""
 LEAST_RTOL, LARGEST_RTOL = 1e-10, 1e-2
 """Range of the relative error of attention: where hardly any mass is, it need not be small."""
+SMOOTH_ON_A_GPU = 1e-7
+"""Largest relative error there, below the rounding of float32: its noise on the nodes of a panel is no
+polynomial, and panels were halved without end (972000 nodes at beta = 16 instead of 60000)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,21 +118,26 @@ def flow_map(
 class _BundleRun(PanelRun):
     """Points (K, 16, 3) on the panels of all lines."""
 
-    room_to_halve, room_to_join = 1e-3, 5e-4
+    room_to_halve, room_to_join = 0.02, 0.007
     """Attention is what costs here, so that panels are halved early and hardly a step is repeated."""
+    reach, at_once = 1.0, 2
 
     def __init__(
         self, flow: SelfAttention, bundle: Bundle, accuracy: Accuracy, kappa: float, max_nodes: int, device: Any
     ) -> None:
         self.flow, self.bundle, self.lines, self.thinnest = copy.copy(flow), bundle, len(bundle.longitudes), 1.0
-        self.device = device
+        self.device, self.attention = device, max(ATTENTION * accuracy.mass, LEAST_ATTENTION)
         panels = bundle.panels()
+        # Steps are what bundles err by first: the flow map at t = 2 (beta = 16, mass = 1e-10) is off by 1.6e-10
+        # with four times as much, by 3e-11 with this, and more lines or narrower panels change neither.
+        accuracy = replace(accuracy, step=accuracy.mass)
         super().__init__(accuracy, kappa, max_nodes, panels, bundle.start(panels))
 
     def velocity(self, t: float, theta: Array) -> Array:
         points = torch.from_numpy(self.settled(theta).reshape(-1, 3)).to(self.device)
         mass = torch.from_numpy(self.mass.ravel()).to(self.device)
-        self.flow.rtol = min(max(ATTENTION / self.thinnest, LEAST_RTOL), LARGEST_RTOL)
+        largest = LARGEST_RTOL if points.is_cpu else SMOOTH_ON_A_GPU
+        self.flow.rtol = min(max(self.attention / self.thinnest, LEAST_RTOL), largest)
         attended, weights = self.flow.attention(t, points, mass)
         depth = (
             self.flow.beta * torch.linalg.vector_norm(weights.B_transpose(points), dim=1) - attended.log_partition

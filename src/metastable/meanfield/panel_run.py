@@ -94,8 +94,13 @@ class PanelRun(ABC):
     room_to_halve, room_to_join = 0.3, 0.005
     """Shares of the allowed error: a panel above the first is halved between steps, so that the next step need not
     be repeated; one panel replaces two when it is below the second, far less, so that it is not halved at once."""
+    at_once = 1
+    """How often a panel is halved that a step has torn, before the step is repeated."""
     lines = 1
     """How many lines share the mass one: what may be misplaced is shared by them as well."""
+    reach = 0.0
+    """Width over which the mass of a panel counts that the flow presses together: it will not be torn any more, and
+    what an error of its place does to the field is the error times its mass."""
 
     def __init__(self, accuracy: Accuracy, kappa: float, max_nodes: int, panels: Panels, theta: Array) -> None:
         self.accuracy, self.kappa, self.max_nodes = accuracy, kappa, max_nodes
@@ -103,7 +108,7 @@ class PanelRun(ABC):
         self.t, self.h = 0.0, 0.0
         self.steps, self.most_nodes, self.unresolved, self.torn = 0, 0, 0.0, False
         self.speed: Array | None = None
-        self._put(panels, theta)
+        self._put(panels, theta, np.zeros(len(panels), dtype=bool))
 
     @abstractmethod
     def velocity(self, t: float, theta: Array) -> Array:
@@ -143,8 +148,8 @@ class PanelRun(ABC):
         )
         return out
 
-    def _put(self, panels: Panels, theta: Array) -> None:
-        self.panels, self.theta, self.speed = panels, theta, None
+    def _put(self, panels: Panels, theta: Array, pressed: np.ndarray) -> None:
+        self.panels, self.theta, self.speed, self.pressed = panels, theta, None, pressed
         self.mass = self.masses(panels)
         self.panel_mass = self.lines * self.mass.sum(axis=1)
         self.most_nodes = max(self.most_nodes, self.mass.size)
@@ -152,8 +157,14 @@ class PanelRun(ABC):
     def _defects(self, theta: Array) -> tuple[Array, Array]:
         """By panel, the mass that its polynomial misplaces and its width in units of the allowed one."""
         width, tail = self.extent(theta), tails(theta)
-        misplaced = tail * _density(self.panel_mass, width)
+        misplaced = tail * self._density(self.panel_mass, width, self.pressed)
         return np.where(tail <= ROUNDING, 0.0, misplaced), width / self.widest
+
+    def _density(self, mass: Array, width: Array, pressed: np.ndarray) -> Array:
+        """Mass per radian of a panel, at most one: in a cluster the displacement itself counts."""
+        # A panel of no mass that the flow has pressed to a point misplaces nothing.
+        reach = np.where(pressed, self.reach, 1e-300)
+        return np.asarray(mass / np.maximum(np.maximum(width, mass), reach))
 
     def _unresolved(self, theta: Array, share: float) -> np.ndarray:
         misplaced, width = self._defects(theta)
@@ -168,7 +179,8 @@ class PanelRun(ABC):
             mass = float(np.where(width > 1, self.panel_mass, misplaced)[chosen].sum()) / self.lines
             self.unresolved = max(self.unresolved, mass)
             return False
-        self._put(self.panels.halved(chosen), self.settled(halved_values(theta, chosen)))
+        pressed = np.repeat(self.pressed, np.where(chosen, 2, 1))
+        self._put(self.panels.halved(chosen), self.settled(halved_values(theta, chosen)), pressed)
         self.arranged()
         return True
 
@@ -184,8 +196,9 @@ class PanelRun(ABC):
             width = self.extent(whole)
             mass = self.panel_mass[first] + self.panel_mass[first + 1]
             error = np.maximum(error, tails(whole))
+            pressed = self.pressed[first] & self.pressed[first + 1]
             fine = (error <= ROUNDING / 2) | (
-                error * _density(mass, width) <= self.room_to_join * self.accuracy.mass
+                error * self._density(mass, width, pressed) <= self.room_to_join * self.accuracy.mass
             )
             fine &= width < NARROW_TO_JOIN * self.widest
             if fine.any():
@@ -193,7 +206,8 @@ class PanelRun(ABC):
                 theta[first[fine]] = self.settled(whole[fine])
                 keep = np.ones(len(self.panels), dtype=bool)
                 keep[first[fine] + 1] = False
-                self._put(without_halves(self.panels, first[fine]), theta[keep])
+                self.pressed[first[fine]] = pressed[fine]
+                self._put(without_halves(self.panels, first[fine]), theta[keep], self.pressed[keep])
         self.arranged()
 
     def _first_step(self) -> float:
@@ -220,8 +234,12 @@ class PanelRun(ABC):
                 continue
             torn = self._unresolved(theta, 1.0)
             if torn.any() and self._halve(self.theta, torn):
+                for _ in range(1, self.at_once):
+                    torn = np.repeat(torn, np.where(torn, 2, 1)) & (self.panels.level < MOST_HALVINGS)
+                    self._halve(self.theta, torn)
                 h = step
                 continue
+            self.pressed = self.extent(theta) < self.extent(self.theta)
             self.theta, self.speed = theta, speed
             self.adapt()
             self.t = target if step == target - t else t + step
@@ -242,7 +260,7 @@ class PanelRun(ABC):
         fifth, third = (_size(h * np.tensordot(E, stages, axes=1)) for E in (DOP853.E5, DOP853.E3))
         size = np.hypot(fifth, 0.1 * third)
         error = np.divide(fifth**2, size, out=np.zeros_like(size), where=size != 0).max(axis=1)
-        misplaced = error * _density(self.panel_mass, self.extent(self.theta))
+        misplaced = error * self._density(self.panel_mass, self.extent(self.theta), self.pressed)
         worst = float(misplaced.max()) / self.accuracy.step
         return theta, stages[-1], worst if math.isfinite(worst) else math.inf
 
@@ -250,9 +268,3 @@ class PanelRun(ABC):
 def _size(vectors: Array) -> Array:
     """Lengths (K, 16) of what is given by number (K, 16) or by vector (K, 16, 3)."""
     return np.abs(vectors) if vectors.ndim == 2 else np.linalg.norm(vectors, axis=-1)
-
-
-def _density(mass: Array, width: Array) -> Array:
-    """Mass per radian of a panel, at most one: in a cluster the displacement itself counts."""
-    # A panel of no mass that the flow has pressed to a point misplaces nothing.
-    return np.asarray(mass / np.maximum(np.maximum(width, mass), 1e-300))
