@@ -74,12 +74,13 @@ def _at_once(queries: Any, keys: Any, mass: Any, beta: Any, values: Any) -> Atte
     if not (_plain(queries) and (keys is queries or _plain(keys)) and (v is keys or _plain(v))):
         return None
     (n, d), (n_k, d_v) = queries.shape, v.shape
-    if not (keys.shape == (n_k, d) and min(d, d_v) >= LEAST_COLUMNS and 0 < n * n_k <= MOST_AT_ONCE):
+    if not (0 < n * n_k <= MOST_AT_ONCE and d >= LEAST_COLUMNS <= d_v and type(beta) is float and beta >= 0.0):
         return None
-    m = torch.full((n_k,), 1.0 / n_k, dtype=torch.float64) if mass is None else mass
-    if not (type(beta) is float and beta >= 0.0 and (mass is None or (_plain(m, 1) and m.shape[0] == n_k))):
+    if keys is not queries and keys.shape != (n_k, d):
         return None
-    found = attend_at_once(queries, keys, v, m, beta)
+    if mass is not None and not (_plain(mass, 1) and mass.shape[0] == n_k):
+        return None
+    found = attend_at_once(queries, keys, v, mass, beta)
     return None if found is None else Attended(*found, kernel=PRODUCTS.name)
 
 
@@ -90,7 +91,7 @@ def _plain(tensor: Any, axes: int = 2) -> bool:
         and tensor.dtype is torch.float64
         and tensor.is_cpu
         and tensor.layout is torch.strided
-        and not (tensor.is_nested or tensor.requires_grad)
+        and not (tensor.is_nested or tensor.requires_grad or tensor.is_neg())
         and tensor.ndim == axes
         and tensor.is_contiguous()
     )

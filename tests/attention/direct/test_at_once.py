@@ -41,6 +41,20 @@ def test_digits_are_those_of_the_kernel(n, d, mass, same):
     check(attend(queries, keys, m, 3.0), queries, keys, keys, m, 3.0)
 
 
+def test_some_of_the_keys_as_queries_are_not_the_keys():
+    keys, m = tokens(60, 40, "off-sphere", 0), equal_masses(60)
+    check(attend(keys[:20], keys, m, 3.0), keys[:20], keys, keys, m, 3.0)
+    keys[-1] *= 50.0
+    few, m = keys[:20], equal_masses(20)
+    check(attend(keys, few, m, 3.0), keys, few, few, m, 3.0)
+
+
+def test_masses_that_nobody_gave_have_the_digits_of_equal_ones():
+    x = tokens(45, 37, "uniform", 0)
+    given, left = attend(x, x, equal_masses(45), 2.0), attend(x, x, beta=2.0)
+    assert torch.equal(given.mean, left.mean) and torch.equal(given.log_partition, left.log_partition)
+
+
 def test_values_of_their_own_and_masses_that_nobody_gave():
     x, v = tokens(50, 12, "clustered", 0), tokens(50, 17, "uniform", 1)
     found = attend(x, x, values=v, beta=5.0)
