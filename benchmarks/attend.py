@@ -162,7 +162,7 @@ def against_peers(quick: bool, dimensions: list[int], sizes: list[int] | None) -
             if peer is not None and d <= 8 and n <= 10_000:
                 runs["pykeops"] = lambda x=x, m=m: peer(x, m)
             results: dict[str, Any] = {}
-            found = measure(runs, 1 if n * n * d > (5e8 if quick else 5e9) else (3 if n > 1000 else 15), results)
+            found = measure(runs, 1 if n * n * d > (5e8 if quick else 5e9) else (7 if n > 1000 else 31), results)
             some = np.arange(0, n, n // 10)
             exact = extended(array, weights, some)
             errors = {
