@@ -17,7 +17,7 @@ SHARE = 0.1
 """Part of the tolerance that one step may use, so that the error of a whole run stays near the tolerance: below ten
 tolerances for flows that do not themselves multiply errors (benchmarks/pairs.py). With the pair of order 8 it is at
 most a tenth of rtol at the end of those runs, down to 1e-10, and on the way 0.003 in the median, 0.03 in nine of
-ten and 1.0 in the worst, at beta = 1000, where a long step may pass over a merger that its stages hardly see. With
+ten and 1.0 in the worst, at beta = 30, where a long step may pass over a merger that its stages hardly see. With
 thirty times that share a fifth of the evaluations is spared, and the worst is ten tolerances and more."""
 SMALLEST_RATE = 1e-12
 """Speeds and rates below this do not bound the first step."""
