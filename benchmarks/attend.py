@@ -1,6 +1,6 @@
 """How fast is `attend`? Side by side with dense numpy, dense torch, torch SDPA and KeOps, in one process.
 
-    python benchmarks/attend.py            # d from 2 to 768, n from 200 to 1e5 where feasible; growth
+    python benchmarks/attend.py            # d from 2 to 768, n from 100 to 1e5 where feasible; growth
     python benchmarks/attend.py --quick    # n <= 1e4, two betas
     python benchmarks/attend.py --peers    # only the peers; --scaling: only growth
 
@@ -137,7 +137,7 @@ def mean_of(result: Any) -> np.ndarray:
 def _sizes(d: int, quick: bool) -> tuple[int, ...]:
     """Numbers of tokens: few of them where the dimension is that of an encoder."""
     if d > 8:
-        return (200, 1_000) if quick else (200, 500, 1_000, 2_000, 10_000)
+        return (200, 1_000) if quick else (100, 200, 500, 1_000, 2_000, 10_000)
     return (1_000, 10_000) if quick and d <= 3 else (1_000,) if quick else (1_000, 10_000, 100_000)
 
 
@@ -162,7 +162,7 @@ def against_peers(quick: bool, dimensions: list[int], sizes: list[int] | None) -
             if peer is not None and d <= 8 and n <= 10_000:
                 runs["pykeops"] = lambda x=x, m=m: peer(x, m)
             results: dict[str, Any] = {}
-            found = measure(runs, 1 if n * n * d > (5e8 if quick else 5e9) else (3 if n > 1000 else 15), results)
+            found = measure(runs, 1 if n * n * d > (5e8 if quick else 5e9) else (7 if n > 1000 else 31), results)
             some = np.arange(0, n, n // 10)
             exact = extended(array, weights, some)
             errors = {

@@ -8,7 +8,8 @@ one), the achieved error as a multiple of rtol (median and largest) against SciP
 as multiples of SciPy's DOP853 at the same achieved error, read off SciPy's own runs by interpolation. An achieved
 error is divided by how far the flow itself carries two starts from each other, if that is more than one. The second
 table has the largest error of dop853 at any of twenty times of a run, which is what a larger share of the tolerance
-for a step would multiply.
+for a step would multiply. The third has all comparisons at the same achieved error, and what they can tell apart:
+SciPy at tolerances in between, read off the same curve of its own runs.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ import metastable as ms
 
 TOLERANCES = [1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10, 1e-12]
 PAIRS = ("adaptive", "dop853")
+BETWEEN = [3e-4, 3e-5, 3e-6, 3e-7, 3e-8, 1e-9, 1e-11]
+"""Tolerances at which SciPy is compared with itself."""
 LOOKS = 20
 """Times at which a run is looked at."""
 LEAST = 1e-13
@@ -104,9 +107,18 @@ def measure(kind: str, n: int, d: int, beta: float, t: float, seed: int) -> dict
             if pair == "dop853":
                 over_run.append(distance(path.points, reference) / max(on_the_way, 1.0))
             ours[pair].append((error, path.provenance["statistics"]["evaluations"]))
+    itself = []
+    for rtol in BETWEEN:
+        end, evaluations = by_scipy(flow, rho, t, rtol)
+        itself.append((distance(end[-1], reference[-1]), evaluations))
     return {
         "kind": kind, "n": n, "d": d, "beta": beta, "t": t, "carried": carried, "scipy": peer, **ours,
         "over_run": over_run,
+        "scipy_itself": [
+            evaluations / e
+            for error, evaluations in itself
+            if error > 20 * LEAST and (e := at_error(peer, error)) is not None
+        ],
         "at_equal_error": {
             pair: [at_error(peer, error) if error > 20 * LEAST else None for error, _ in ours[pair]]
             for pair in PAIRS
@@ -156,6 +168,18 @@ def main() -> None:
     for index, rtol in enumerate(TOLERANCES):
         found = np.quantile([row["over_run"][index] / rtol for row in rows], [0.5, 0.9, 1.0])
         table.add_row(f"{rtol:.0e}", *(f"{q:.1g}" for q in found))
+    console.print(table)
+    table = Table(title="evaluations as multiples of SciPy's at the same achieved error, at all tolerances")
+    for column in ("", "cells", "mean", "median", "9 of 10 below", "95 of 100 below", "largest", "above 1"):
+        table.add_column(column, justify="right")
+    ours = [
+        row["dop853"][index][1] / e for row in rows for index, e in enumerate(row["at_equal_error"]["dop853"]) if e
+    ]
+    itself = [ratio for row in rows for ratio in row["scipy_itself"]]
+    for name, found in (("dop853", ours), ("SciPy itself", itself)):
+        quantiles = (f"{q:.2f}" for q in np.quantile(found, [0.5, 0.9, 0.95, 1.0]))
+        above = f"{sum(ratio > 1 for ratio in found)}"
+        table.add_row(name, str(len(found)), f"{geometric_mean(found):.2f}", *quantiles, above)
     console.print(table)
     options.out.mkdir(parents=True, exist_ok=True)
     result = {"tolerances": TOLERANCES, "rows": rows, "metastable": ms.__version__}

@@ -9,10 +9,11 @@ What stands in the file of results is not measured again, so that a run can be m
 Every contestant runs at tolerances a decade apart until its largest error of a token at the end, against a run at
 1e-13 with all digits, is below 1e-8; evaluations and CPU time at that error are interpolated between the last two
 runs. Peers get the faster of a dense numpy and a dense torch right-hand side, diffrax a compiled one. Where a peer
-would take longer than the limit, its evaluations are those of n = 200 and its time is so many evaluations (marked
-~), by a run at 1e-2 for diffrax, whose right-hand side is its own; the steps of Euler, which is of order one,
-always follow from a run of 400. LSODA runs where its Jacobian is small. One thread; CPU time of the process.
-numpy's BLAS is not told; OPENBLAS_NUM_THREADS=1 does that.
+would take longer than the limit, its evaluations are those of n = 200, times as many as metastable needs more than
+there, and its time is so many evaluations (marked ~), by a run at 1e-2 for diffrax, whose right-hand side is its
+own; the steps of Euler, which is of order one, always follow from a run of 400. LSODA runs where its Jacobian is
+small; --peers names those that run. One thread; CPU time of the process. numpy's BLAS is not told;
+OPENBLAS_NUM_THREADS=1 does that.
 """
 
 from __future__ import annotations
@@ -212,7 +213,7 @@ def euler(field: Field, x: np.ndarray, t: float, truth: np.ndarray, seconds: flo
 
 
 def measure(
-    n: int, d: int, beta: float, t: float, limit: float, known: dict[str, dict[str, Any]]
+    n: int, d: int, beta: float, t: float, limit: float, known: dict[str, dict[str, Any]], peers: list[str]
 ) -> dict[str, Any]:
     w, rho = weights(d), ms.Measure(ms.sphere.uniform(n, d, seed=1))
     x = rho.points.numpy()
@@ -229,9 +230,10 @@ def measure(
         runs["diffrax Dopri8"] = diffrax_run(w, beta, x, t)
     if n * d <= LSODA_NUMBERS:
         runs["SciPy LSODA"] = scipy_run(field, x, t, "LSODA")
-    for peer, run in runs.items():
+    more = found["metastable"]["evaluations"] / known["metastable"]["evaluations"] if known else 1.0
+    for peer, run in ((name, run) for name, run in runs.items() if name in peers):
         before = known.get(peer)
-        evaluations = before["evaluations"] if before else found["metastable"]["evaluations"]
+        evaluations = more * before["evaluations"] if before else found["metastable"]["evaluations"]
         each = seconds
         if peer.startswith("diffrax"):  # its field is its own
             spent, (_, made) = cpu(lambda run=run: run(1e-2))
@@ -239,10 +241,10 @@ def measure(
         if 3 * evaluations * each <= limit:
             found[peer] = at_target(run, truth, 1e-8)
         elif before:
-            found[peer] = before | {"cpu": evaluations * each, "forecast": True}
-    if 400 * seconds <= limit:
+            found[peer] = before | {"cpu": evaluations * each, "evaluations": evaluations, "forecast": True}
+    if "Euler" in peers and 400 * seconds <= limit:
         found["Euler"] = euler(field, x, t, truth, seconds)
-    elif "Euler" in known:
+    elif "Euler" in peers and "Euler" in known:
         found["Euler"] = known["Euler"] | {"cpu": known["Euler"]["evaluations"] * seconds}
     return {"n": n, "d": d, "beta": beta, "t": t, "field": name, "field_s": seconds, "found": found}
 
@@ -279,6 +281,7 @@ def main() -> None:
     parser.add_argument("--n", type=int, nargs="+", help="numbers of tokens")
     parser.add_argument("--beta", type=float, nargs="+", help="inverse temperatures")
     parser.add_argument("--t", type=float, nargs="+", help="final times")
+    parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=PEERS, help="who runs beside metastable")
     parser.add_argument("--limit", type=float, default=30.0, help="CPU seconds above which a peer is forecast")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder of the JSON")
     parser.add_argument("--fresh", action="store_true", help="measure again what stands in the file")
@@ -306,7 +309,7 @@ def main() -> None:
                 if (d, beta, t, n) in rows:
                     continue
                 few = rows.get((d, beta, t, 200), {}).get("found", {})
-                row = measure(n, d, beta, t, options.limit, few) | {"machine": machine}
+                row = measure(n, d, beta, t, options.limit, few, options.peers) | {"machine": machine}
                 rows[place(row)] = row
                 write()
                 ours = row["found"]["metastable"]

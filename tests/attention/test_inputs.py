@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from metastable.attention import attend
 from metastable.attention.inputs import as_floating, read_beta, read_mass, read_operands, read_tokens
 from metastable.errors import InvalidInput
 
@@ -80,3 +81,11 @@ def test_beta_is_one_number(beta):
     with pytest.raises(InvalidInput, match="beta must be finite and >= 0, got"):
         read_beta(beta)
     assert read_beta(np.float32(0.5)) == 0.5
+
+
+def test_a_view_that_negates_is_read_as_what_it_shows():
+    shown = torch.randn(20, 6, dtype=torch.complex128, generator=torch.Generator().manual_seed(0)).conj().imag
+    assert shown.is_neg()
+    for view in (shown, torch._neg_view(torch.randn(20, 6).double())):
+        plain = view.resolve_neg().clone()
+        assert torch.equal(attend(view, view, beta=2.0).mean, attend(plain, plain, beta=2.0).mean)

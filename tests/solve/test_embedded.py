@@ -8,6 +8,7 @@ import torch
 import metastable as ms
 from metastable.errors import InvalidInput
 from metastable.solve.adaptive import Adaptive
+from metastable.solve.controller import STRETCH
 from metastable.solve.dop853 import Dop853
 from metastable.solve.problem import Problem, State
 from small_runs import smooth_case
@@ -15,10 +16,10 @@ from small_runs import smooth_case
 PAIRS = (Adaptive, Dop853)
 
 
-def one_step(pair, limit=10.0, h=0.05):
+def one_step(pair, limit=10.0, h=0.05, max_step=0.05):
     flow, rho = smooth_case()
     flow.kernel = "fused"  # asked for by its name, so that the steps are made stage by stage
-    problem, stepper = Problem(flow, rho.mass, rtol=1e9, atol=1e9, step=None, max_step=h), pair()
+    problem, stepper = Problem(flow, rho.mass, rtol=1e9, atol=1e9, step=None, max_step=max_step), pair()
     return problem, stepper.advance(problem, stepper.begin(problem, State(0.0, rho.points, step=h)), limit)
 
 
@@ -55,11 +56,21 @@ def test_the_last_step_of_a_run_needs_no_velocity_at_its_end():
 @pytest.mark.parametrize("pair", PAIRS)
 def test_the_last_two_steps_are_of_one_size(pair):
     """A step and a short rest would cost as much, and the error of the step would be that of the run."""
-    assert one_step(pair, limit=0.0501)[1].t == pytest.approx(0.0501 / 2, rel=1e-12)
+    assert one_step(pair, limit=0.0501)[1].t == pytest.approx(0.0501 / 2, rel=1e-12)  # max_step holds
     assert one_step(pair, limit=0.0999)[1].t == pytest.approx(0.0999 / 2, rel=1e-12)
     for limit, end in ((0.1001, 0.05), (0.05, 0.05), (0.03, 0.03)):
         assert one_step(pair, limit)[1].t == pytest.approx(end, rel=1e-12)
     assert one_step(pair, limit=0.08)[1].tried == 0.08 and one_step(pair, limit=0.2)[1].tried == math.inf
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_a_step_that_nearly_reaches_the_end_is_stretched_to_it(pair):
+    h = 0.05 / STRETCH
+    for factor, steps in ((0.99, 1), (1.01, 2), (1.99, 2), (2.01, None)):
+        limit = factor * STRETCH * h
+        step = one_step(pair, limit, h, max_step=1.0)[1]
+        assert step.t == pytest.approx(h if steps is None else limit / steps, rel=1e-12)
+        assert step.tried == (math.inf if steps is None else limit)
 
 
 @pytest.mark.parametrize("pair", PAIRS)

@@ -25,16 +25,21 @@ def problem_of(flow, rho: ms.Measure) -> Problem:
 @pytest.mark.parametrize("method", ["adaptive", "dop853"])
 @pytest.mark.parametrize("d", [2, 3])
 def test_runs_are_those_of_steps_made_stage_by_stage(method, d, monkeypatch):
-    """Frames inside steps, events and the end; the stages are summed in another order, which rounding shows."""
+    """Frames inside steps, events and the end; the stages are summed in another order, which rounding shows.
+
+    Estimates of errors are differences, in which it shows more: after some thirty steps these are not of one length
+    any more, and agree to the tolerance alone.
+    """
     flow, mass = attention(d, 8.0), np.linspace(1.0, 2.0, 40)
     rho = ms.Measure(ms.sphere.uniform(40, d, seed=1), mass)
-    event = ms.Event(lambda points, mass: points[0] @ points[1], 0.9)
+    event = ms.Event(lambda points, mass: points[0] @ points[1], 0.3 * d)
     runs = []
     for made in (small_system, lambda *_: None):
         monkeypatch.setattr(embedded, "small_system", made)
-        runs.append(ms.solve(flow, rho, 3.0, times=np.linspace(0, 3, 50), method=method, events=[event]))
+        runs.append(ms.solve(flow, rho, 1.5, times=np.linspace(0, 1.5, 50), method=method, events=[event]))
     fast, plain = runs
     assert float((fast.points - plain.points).abs().max()) < 1e-11
+    assert fast.events
     assert [hit.time for hit in fast.events] == pytest.approx([hit.time for hit in plain.events], abs=1e-10)
     counts = [run.provenance["statistics"] for run in runs]
     assert counts[0]["accepted_steps"] == counts[1]["accepted_steps"]

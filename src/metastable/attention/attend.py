@@ -5,17 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from metastable.arguments import shown
 from metastable.attention.batch import attend_many, dimensions
-from metastable.attention.direct import PRODUCTS, attend_at_once
+from metastable.attention.direct import LARGEST_SCORE, PRODUCTS, attend_at_once
 from metastable.attention.inputs import read_beta, read_operands
 from metastable.attention.kernel import Attended, check_rtol
 from metastable.attention.operands import Operands
-from metastable.attention.select import KERNELS, LEAST_COLUMNS, select
+from metastable.attention.select import KERNELS, LEAST_COLUMNS, LEAST_PAIRS, select
 from metastable.errors import InvalidInput
 
 MOST_AT_ONCE = PRODUCTS.most_pairs or 0
@@ -46,8 +47,8 @@ def attend(
     >>> attend([[1.0, 0.0]], [[1.0, 0.0], [-1.0, 0.0]], beta=2.0).mean[0, 0].item()  # tanh(2)
     0.964027580075...
     """
-    if rtol is None and type(kernel) is str and kernel == "auto":
-        found = _at_once(queries, keys, mass, beta, values)
+    if type(kernel) is str and kernel == "auto" and (rtol is None or (type(rtol) is float and 0.0 < rtol < 1.0)):
+        found = _at_once(queries, keys, mass, beta, values, MOST_AT_ONCE if rtol is None else LEAST_PAIRS - 1)
         if found is not None:
             return found
     check_kernel(kernel, rtol)
@@ -65,22 +66,37 @@ def attend(
     return attend_operands(operands, kernel, rtol)
 
 
-def _at_once(queries: Any, keys: Any, mass: Any, beta: Any, values: Any) -> Attended | None:
-    """The call that is made most, of few tensors in many dimensions, with one look at it; None where it is another.
+def _at_once(queries: Any, keys: Any, mass: Any, beta: Any, values: Any, most: int) -> Attended | None:
+    """The call that is made most, of few tokens in many dimensions, with one look at it; None where it is another.
 
-    Whatever is not as expected here is refused, or read as what it is, by the checks of `attend`.
+    most: pairs up to which a tolerance, if there is one, makes no difference. Whatever is not as expected here is
+    refused, or read as what it is, by the checks of `attend`.
     """
-    v = keys if values is None else values
-    if not (_plain(queries) and (keys is queries or _plain(keys)) and (v is keys or _plain(v))):
+    same = keys is queries
+    queries, mass = _without_copy(queries), _without_copy(mass)
+    keys, v = queries if same else _without_copy(keys), _without_copy(values)
+    v = keys if v is None else v
+    if not (_plain(queries) and (same or _plain(keys)) and (v is keys or _plain(v))):
         return None
     (n, d), (n_k, d_v) = queries.shape, v.shape
-    if not (keys.shape == (n_k, d) and min(d, d_v) >= LEAST_COLUMNS and 0 < n * n_k <= MOST_AT_ONCE):
+    if type(beta) is int and 0 <= beta <= LARGEST_SCORE:
+        beta = float(beta)
+    if not (0 < n * n_k <= most and d >= LEAST_COLUMNS <= d_v and type(beta) is float and beta >= 0.0):
         return None
-    m = torch.full((n_k,), 1.0 / n_k, dtype=torch.float64) if mass is None else mass
-    if not (type(beta) is float and beta >= 0.0 and (mass is None or (_plain(m, 1) and m.shape[0] == n_k))):
+    if not same and keys.shape != (n_k, d):
         return None
-    found = attend_at_once(queries, keys, v, m, beta)
+    if mass is not None and not (_plain(mass, 1) and mass.shape[0] == n_k):
+        return None
+    found = attend_at_once(queries, keys, v, mass, beta)
     return None if found is None else Attended(*found, kernel=PRODUCTS.name)
+
+
+def _without_copy(array: Any) -> Any:
+    """An array of numpy as the tensor of the same numbers, where it is as plain as that; anything else as it is."""
+    if type(array) is not np.ndarray or array.dtype != np.float64:
+        return array
+    flags = array.flags
+    return torch.from_numpy(array) if flags.c_contiguous and flags.writeable else array
 
 
 def _plain(tensor: Any, axes: int = 2) -> bool:
@@ -90,7 +106,7 @@ def _plain(tensor: Any, axes: int = 2) -> bool:
         and tensor.dtype is torch.float64
         and tensor.is_cpu
         and tensor.layout is torch.strided
-        and not (tensor.is_nested or tensor.requires_grad)
+        and not (tensor.is_nested or tensor.requires_grad or tensor.is_neg())
         and tensor.ndim == axes
         and tensor.is_contiguous()
     )

@@ -122,5 +122,5 @@ def as_floating(values: Any, name: str) -> Tensor:
                 f"{name} must be a dense tensor with numbers, got one that is nested, sparse or meta"
             )
         if values.dtype in (torch.float32, torch.float64):
-            return values.detach()
+            return values.detach().resolve_neg()
     return as_tensor(values, name)

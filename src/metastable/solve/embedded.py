@@ -16,7 +16,7 @@ from torch import Tensor
 from metastable.arguments import shown
 from metastable.errors import InvalidInput, SolveError
 from metastable.flows.drift import Velocity
-from metastable.solve.controller import Controller
+from metastable.solve.controller import STRETCH, Controller
 from metastable.solve.problem import Problem, State, Step, next_time, require_finite_velocity
 from metastable.solve.recorded_trial import AFTER, recorded_trial
 from metastable.solve.small_system import small_system
@@ -93,10 +93,12 @@ class EmbeddedPair(Stepper):
         x, count = state.points, len(self.nodes)
         stages = self._stage_memory(x)
         stages[0] = state.slope
-        step, rejected = min(state.step, self._cap(problem, state.rate)), state.rejected
-        if even := step < limit - state.t < 2 * step:
-            step = (limit - state.t) / 2  # two steps are left, and are best of one size
-        smallest, tried = max(16 * math.ulp(state.t), 1e-300), limit if even else math.inf
+        cap, left, rejected = self._cap(problem, state.rate), limit - state.t, state.rejected
+        step = min(state.step, cap)
+        longest = min(STRETCH * step, cap)
+        if fitted := step < left <= 2 * longest:
+            step = left if left <= longest else left / 2  # two steps are best of one size
+        smallest, tried = max(16 * math.ulp(state.t), 1e-300), limit if fitted else math.inf
         whole = self._whole_trial(problem, state, stages)
         while True:
             t = next_time(state.t, step, limit)

@@ -31,6 +31,7 @@ from metastable.solve.controller import (
     SHARE,
     SLOWEST,
     SMALLEST_RATE,
+    STRETCH,
     Controller,
 )
 from metastable.solve.dop853 import FIRST, PROBE, Dop853
@@ -130,9 +131,11 @@ def advance_round(
     """One trial step of every system before the target, accepted where its error is within the tolerance."""
     which = np.flatnonzero(systems.running & (systems.times < target))
     start = systems.times[which]
-    asked = np.minimum(systems.step[which], _caps(problem, pair.stable, systems.rate[which]))
-    left = target - start
-    asked = np.where((asked < left) & (left < 2 * asked), left / 2, asked)  # as in `EmbeddedPair.advance`
+    caps, left = _caps(problem, pair.stable, systems.rate[which]), target - start
+    asked = np.minimum(systems.step[which], caps)
+    longest = np.minimum(STRETCH * asked, caps)
+    fitted = (asked < left) & (left <= 2 * longest)  # as in `EmbeddedPair.advance`
+    asked = np.where(fitted, np.where(left <= longest, left, left / 2), asked)
     end = _next_times(start, asked, target)
     h = end - start
     _require_resolved(problem, pair, systems, which, end, target)

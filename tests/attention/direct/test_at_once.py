@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -39,6 +41,48 @@ def test_digits_are_those_of_the_kernel(n, d, mass, same):
     expected = PRODUCTS(Operands(queries, keys, keys, m, 3.0))
     assert torch.equal(found[0], expected.mean) and torch.equal(found[1], expected.log_partition)
     check(attend(queries, keys, m, 3.0), queries, keys, keys, m, 3.0)
+
+
+def test_arrays_whole_betas_and_a_tolerance_go_the_same_way(monkeypatch):
+    x, m = tokens(30, 24, "uniform", 0), unequal_masses(30)
+    expected = attend(x, x, m, 3.0)
+    module = importlib.import_module("metastable.attention.attend")
+    monkeypatch.setattr(module, "read_operands", None)  # nobody reads them twice
+    array, masses = x.numpy(), m.numpy()
+    for found in (
+        attend(array, array, masses, 3.0),
+        attend(array, x, m, 3.0),
+        attend(x, x, m, 3),
+        attend(x, x, m, 3.0, rtol=1e-6),
+        attend(x, x, m, 3.0, values=array),
+    ):
+        assert torch.allclose(found.mean, expected.mean, rtol=0, atol=1e-15) and found.error is None
+        assert found.kernel == "products"
+
+
+@pytest.mark.parametrize("change", [np.asfortranarray, lambda x: x[::-1], lambda x: x.astype(">f8")])
+def test_arrays_in_another_order_are_read_by_the_door(change):
+    x, m = tokens(30, 24, "uniform", 0), equal_masses(30)
+    given = change(x.numpy().copy())
+    plain = torch.from_numpy(np.array(given, dtype=np.float64))
+    check(attend(given, given, m, 3.0), plain, plain, plain, m, 3.0)
+    fixed = x.numpy().copy()
+    fixed.flags.writeable = False
+    check(attend(fixed, fixed, m, 3.0), x, x, x, m, 3.0)
+
+
+def test_some_of_the_keys_as_queries_are_not_the_keys():
+    keys, m = tokens(60, 40, "off-sphere", 0), equal_masses(60)
+    check(attend(keys[:20], keys, m, 3.0), keys[:20], keys, keys, m, 3.0)
+    keys[-1] *= 50.0
+    few, m = keys[:20], equal_masses(20)
+    check(attend(keys, few, m, 3.0), keys, few, few, m, 3.0)
+
+
+def test_masses_that_nobody_gave_have_the_digits_of_equal_ones():
+    x = tokens(45, 37, "uniform", 0)
+    given, left = attend(x, x, equal_masses(45), 2.0), attend(x, x, beta=2.0)
+    assert torch.equal(given.mean, left.mean) and torch.equal(given.log_partition, left.log_partition)
 
 
 def test_values_of_their_own_and_masses_that_nobody_gave():

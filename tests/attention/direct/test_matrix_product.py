@@ -6,14 +6,16 @@ import threading
 
 import numpy as np
 import pytest
-from numba import njit
+from numba import carray, njit
 
 from metastable.attention.direct import matrix_product
 from metastable.attention.direct.matrix_product import (
     MOST_KEPT,
+    kept_place,
     kept_room,
     multiply,
     multiply_part,
+    pointer,
     product_address,
     room,
 )
@@ -82,3 +84,15 @@ def test_a_thread_keeps_memory_that_is_not_much():
     thread.start()
     thread.join()
     assert not np.shares_memory(kept_room(100), other[0])
+    for size in (100, MOST_KEPT + 1):
+        memory, address = kept_place(size)
+        assert len(memory) >= size and memory.ctypes.data == address
+
+
+def test_compiled_code_reads_numbers_by_their_address():
+    @njit
+    def second_row(address, rows, columns):
+        return carray(pointer(address), (rows, columns))[1].sum()
+
+    numbers = np.arange(12.0).reshape(3, 4)
+    assert second_row(numbers.ctypes.data, 3, 4) == numbers[1].sum()

@@ -66,12 +66,19 @@ def kept_room(size: int) -> np.ndarray:
     Whoever asks has done with it before anybody else in this thread asks: to make fresh pages ready costs more
     than to multiply what is in them.
     """
+    return kept_place(size)[0][:size]
+
+
+def kept_place(size: int) -> tuple[np.ndarray, int]:
+    """The memory of `kept_room`, or more of it, and its address."""
     if size > MOST_KEPT:
-        return room(size)
-    memory: np.ndarray | None = getattr(_kept, "memory", None)
-    if memory is None or len(memory) < size:
-        memory = _kept.memory = room(size)
-    return memory[:size]
+        fresh = room(size)
+        return fresh, fresh.ctypes.data
+    place: tuple[np.ndarray, int] | None = getattr(_kept, "place", None)
+    if place is None or len(place[0]) < size:
+        memory = room(size)
+        place = _kept.place = memory, memory.ctypes.data
+    return place
 
 
 def _call(
@@ -169,6 +176,17 @@ def _multiply_turned(_context: Any, address: Any, m: Any, n: Any, k: Any, a: Any
     return signature, codegen
 
 
+def _pointer(_context: Any, address: Any) -> Any:
+    """The address of numbers of float64 as the pointer that `numba.carray` takes."""
+    target = types.CPointer(types.float64)
+
+    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_value_type(target))
+
+    return target(types.int64), codegen
+
+
 multiply: Any = lasting(intrinsic(_multiply), "multiply")
 multiply_part: Any = lasting(intrinsic(_multiply_part), "multiply_part")
 multiply_turned: Any = lasting(intrinsic(_multiply_turned), "multiply_turned")
+pointer: Any = lasting(intrinsic(_pointer), "pointer")
