@@ -79,7 +79,7 @@ def sphere_adjoint(given: Backwards, laid: Laid) -> tuple[Float[Tensor, "n 3"], 
     """(by_query, by_key along the sphere) for keys of unit length."""
     where, grids = laid.where, laid.grids
     kept, n = grids.window, len(laid.mass)
-    keys = placed(where.turned(given.keys.numpy()), kept.fine)
+    keys = placed(given.keys.numpy(), kept.fine, where.turn)
     queries = _placed_queries(given, keys, where, grids)
     sent = laid.weight[:, None] * torch.column_stack((given.cotangent, given.shift)).numpy()
     size = float(np.sqrt(np.square(sent).sum(axis=1)).sum()) or 1.0
@@ -104,10 +104,8 @@ def _placed_queries(given: Backwards, keys: Placed, where: Surface, grids: Plan)
     """The queries on their grid: where the keys are if they are a multiple of them."""
     points = given.queries.numpy()
     if where.ellipsoid is not None:
-        points = where.ellipsoid.chart(grids.stretch, points)
-    elif (
-        np.abs(points - where.longest * given.keys.numpy()).max() <= 4.0 * where.longest * np.finfo(np.float64).eps
-    ):
+        return placed(points, grids.window.fine, where.ellipsoid.chart(grids.stretch))
+    if np.abs(points - where.longest * given.keys.numpy()).max() <= 4.0 * where.longest * np.finfo(np.float64).eps:
         return keys
     return placed(points, grids.window.fine)
 

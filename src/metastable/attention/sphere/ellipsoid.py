@@ -51,9 +51,9 @@ class Ellipsoid(NamedTuple):
         across = math.sqrt(self.axes[0] * self.axes[1])
         return np.array([across, across, self.axes[2]]) ** power
 
-    def chart(self, stretch: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """(n, 3): vectors along v of points z (n, 3)."""
-        return points @ (self.frame.T / stretch)
+    def chart(self, stretch: np.ndarray) -> np.ndarray:
+        """(3, 3): points z (n, 3) times it lie along v."""
+        return self.frame.T / stretch
 
     def lengths(self, stretch: np.ndarray, v: np.ndarray) -> np.ndarray:
         """(...): |z(v)| of unit vectors v (..., 3)."""

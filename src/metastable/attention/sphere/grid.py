@@ -81,15 +81,24 @@ def attend_sphere_grid(operands: Operands, rtol: float) -> tuple[Float[Tensor, "
     if grids is not None:
         total_mass = float(m.sum())
         total = log_partition.numpy()
-        error = _attend_grid(operands, where, k, m / total_mass, grids, mean.numpy(), total)
-        with np.errstate(divide="ignore"):
-            errors = np.where(total > error, 2.0 * error / (total - error), np.inf)
-        squares = np.einsum("ic,ic->i", queries.numpy(), queries.numpy()) * operands.beta**2
-        depths = np.log(np.maximum(total, 1e-300))
-        # Queries longer by 1 + miss have their x = |z| - <z, k> times that: weights e^-x differ by miss x e^-x,
-        # which is at most L (e^-x + e^-L) miss for every L >= 1.
-        errors += rounding + 2.0 * where.longest * off_sphere + 4.0 * where.miss * (1.0 - depths)
-        total[:] = depths + np.sqrt(squares + grids.soft**2) + math.log(total_mass)
+        error, shared = _attend_grid(operands, where, k, m / total_mass, grids, mean.numpy(), total)
+        along = operands.queries.numpy()
+
+        def judge(first: int, last: int) -> None:
+            part = slice(first, last)
+            squares = np.einsum("ic,ic->i", along[part], along[part]) * operands.beta**2
+            # Of all nodes, a share within reach of a target of that length; most of them near a pole.
+            relative = error + shared / np.sqrt(1.0 + np.sqrt(0.8 * np.sqrt(squares)))
+            left = total[part] - relative
+            with np.errstate(divide="ignore", invalid="ignore"):
+                bound = np.where(left > 0.0, 2.0 * relative / left, np.inf)
+            depths = np.log(np.maximum(total[part], 1e-300))
+            # Queries longer by 1 + miss have their x = |z| - <z, k> times that: weights e^-x differ by miss x e^-x,
+            # which is at most L (e^-x + e^-L) miss for every L >= 1.
+            errors[part] = bound + rounding + 2.0 * where.longest * off_sphere + 4.0 * where.miss * (1.0 - depths)
+            total[part] = depths + np.sqrt(squares + grids.soft**2) + math.log(total_mass)
+
+        over_rows(judge, n, cost=60.0 * n)
     failed = np.flatnonzero(~(errors <= rtol))
     bound = float(errors.max(initial=rounding, where=errors <= rtol))
     if len(failed):
@@ -121,16 +130,18 @@ def grid_cost(operands: Operands, rtol: float) -> float:
 def _attend_grid(
     operands: Operands, where: Surface, keys: np.ndarray, mass: np.ndarray, grids: Plan, mean: np.ndarray,
     total: np.ndarray,
-) -> np.ndarray:  # fmt: skip
-    """Fills the means and the total T of all queries; returns bounds of their errors relative to e^{h}."""
+) -> tuple[float, float]:  # fmt: skip
+    """Fills the means and the total T of all queries; returns a bound of their errors relative to e^{h}, and what
+    rounding of all nodes adds to it.
+    """
     kept = grids.window
-    tokens = placed(where.turned(keys), kept.fine)
+    tokens = placed(keys, kept.fine, where.turn)
     values, longest_value = other_values(operands)
     columns = [mass] if values is None else [*(values.T * mass), mass]
     modes = [spectra(tokens, column[:, None], kept, grids.coarse_keys)[0] for column in columns]
     fields, error, before = _fields(where, modes, grids)
     if where.ellipsoid is not None:
-        tokens = placed(where.ellipsoid.chart(grids.stretch, operands.queries.numpy()), kept.fine)
+        tokens = placed(operands.queries.numpy(), kept.fine, where.ellipsoid.chart(grids.stretch))
     elif where.points is not None:
         tokens = placed(where.points, kept.fine)
     interpolate = interpolator(kept.width, len(kept.table) - 1)
@@ -146,9 +157,7 @@ def _attend_grid(
         mean[:, part] = three
     if longest_value != 1.0:
         mean *= longest_value
-    # Of all nodes, a share within reach of a target of that length; most of them near a pole.
-    lengths = np.sqrt(np.einsum("ic,ic->i", operands.queries.numpy(), operands.queries.numpy())) * operands.beta
-    return grids.error + error + before / np.sqrt(1.0 + np.sqrt(0.8 * lengths))
+    return grids.error + error, before
 
 
 def _fields(where: Surface, modes: list[np.ndarray], grids: Plan) -> tuple[np.ndarray, float, float]:

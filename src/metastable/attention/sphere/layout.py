@@ -72,17 +72,15 @@ def meet(
             for start in range(edges[piece], edges[piece + 1], _CHUNK):
                 some = slice(start, min(start + _CHUNK, edges[piece + 1]))
                 angles, lengths = targets.angles[some], targets.lengths[some]
-                low, high = float(lengths.min()), float(lengths.max())
-                between = radii(low, high, rest)
-                found = np.empty((len(angles), len(between), count, kept, 2))
-                parts = shares(lengths, low, high, len(between))
-                parts *= np.exp(-(grids.soft**2) / (lengths + np.hypot(lengths, grids.soft) + 1e-300))
-                parts = np.ascontiguousarray(parts.transpose(1, 0, 2))
-                told = np.empty((len(angles), len(between), back, kept, 2))
+                between = radii(lengths.min(axis=1), lengths.max(axis=1), rest)
+                found = np.empty((*between.shape, count, kept, 2))
+                softer = np.exp(-(grids.soft**2) / (lengths + np.hypot(lengths, grids.soft) + 1e-300))
+                parts = shares(lengths, between.shape[1]) * softer[:, None]
+                told = np.empty((*between.shape, back, kept, 2))
                 if back:
                     told.view(np.complex128)[..., 0] = fft.rfft(parts[:, :, None] * sent[some, None])[..., :kept]
-                attend = ring_sums(count, back, BLOCK if len(between) > 1 else 1)
-                attend(angles, np.tile(between, (len(angles), 1)), theta, modes, reach, found, told, heard)
+                attend = ring_sums(count, back, BLOCK if between.shape[1] > 1 else 1)
+                attend(angles, between, theta, modes, reach, found, told, heard)
                 sums = fft.irfft(found.view(np.complex128)[..., 0], n=n, norm="forward")
                 sums *= parts[:, :, None]
                 along[some] = fft.rfft(sums.sum(axis=1))

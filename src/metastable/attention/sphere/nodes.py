@@ -48,31 +48,36 @@ def with_sizes(weights: np.ndarray, nodes: np.ndarray) -> np.ndarray:
     return np.concatenate((weights * nodes, weights, sizes) if weights.shape[1] == 1 else (weights, sizes), axis=1)
 
 
-def radii(low: float, high: float, rest: float) -> np.ndarray:
-    """(J,): r, the largest first, from which sums at all in [low, high] follow with an error below `rest`; J = 1 or
-    a multiple of `BLOCK`.
+def radii(low: np.ndarray, high: np.ndarray, rest: float) -> np.ndarray:
+    """(rings, J): r from which sums at all in [low, high] (rings,) follow with an error below `rest`.
+
+    J is 1 where there is nothing between them, or a multiple of `BLOCK`.
     """
-    if high <= low * (1.0 + 1e-15):
-        return np.array([high])
-    s = math.pi / math.log(high / low)
+    widest = float((high / np.maximum(low, 1e-300)).max())
+    if widest <= 1.0 + 1e-15:
+        return high[:, None]
+    s = math.pi / math.log(widest)
     base = s + math.hypot(s, 1.0)
     least = 2 + max(math.ceil(math.log(4.0 / ((base - 1.0) * rest)) / math.log(base)), 0)
     count = -(-least // BLOCK) * BLOCK
-    return np.sqrt(high * low) * (high / low) ** (0.5 * np.cos((np.arange(count) + 0.5) * (math.pi / count)))
+    powers = 0.5 * np.cos((np.arange(count) + 0.5) * (math.pi / count))
+    return np.sqrt(high * low)[:, None] * (high / low)[:, None] ** powers
 
 
-def shares(lengths: np.ndarray, low: float, high: float, count: int) -> np.ndarray:
-    """(J, ...): the factors of the sums at J `radii` that make the sums at lengths (...) in [low, high]."""
+def shares(lengths: np.ndarray, count: int) -> np.ndarray:
+    """(rings, J, N): the factors of the sums at J `radii` that make the sums at lengths (rings, N)."""
     if count == 1:
-        return np.ones((1, *lengths.shape))
-    place = np.clip((2.0 * np.log(lengths) - math.log(low * high)) / math.log(high / low), -1.0, 1.0)
+        return np.ones((len(lengths), 1, lengths.shape[1]))
+    logs = np.log(lengths)
+    low, high = logs.min(axis=1, keepdims=True), logs.max(axis=1, keepdims=True)
+    place = (2.0 * logs - low - high) / np.maximum(high - low, 1e-300)
     terms = np.empty((count, *lengths.shape))
     terms[0], terms[1] = 1.0, place
     for k in range(2, count):
         terms[k] = 2.0 * place * terms[k - 1] - terms[k - 2]
     terms[0] = 0.5
     angle = np.outer(np.arange(count) + 0.5, np.arange(count)) * (math.pi / count)
-    return np.tensordot(np.cos(angle) * (2.0 / count), terms, axes=1)
+    return np.tensordot(np.cos(angle) * (2.0 / count), terms, axes=1).transpose(1, 0, 2)
 
 
 @cache

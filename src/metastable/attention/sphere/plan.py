@@ -16,6 +16,7 @@ import torch
 from scipy import fft
 
 from metastable.attention.direct import FUSED
+from metastable.attention.lengths import squared_lengths
 from metastable.attention.operands import Operands
 from metastable.attention.sphere.ellipsoid import Ellipsoid, smoothness
 from metastable.attention.sphere.nodes import radii
@@ -50,9 +51,10 @@ class Surface(NamedTuple):
     miss: float
     """Largest | |beta q|/|z| - 1 |, z the point of the surface along q."""
 
-    def turned(self, points: np.ndarray) -> np.ndarray:
-        """(n, 3): points in the frame of the ellipsoid, whose poles are those of all rings."""
-        return points if self.ellipsoid is None else points @ self.ellipsoid.frame.T
+    @property
+    def turn(self) -> np.ndarray | None:
+        """(3, 3): points times it are in the frame of the ellipsoid, whose poles are those of all rings."""
+        return None if self.ellipsoid is None else self.ellipsoid.frame.T
 
     def turned_back(self, vectors: np.ndarray) -> np.ndarray:
         """(rings, 3, N): vectors at nodes, from the frame of the ellipsoid."""
@@ -106,8 +108,8 @@ def surface(operands: Operands) -> Surface | None:
     if not axes[-1] > _FLATTEST * axes[0]:
         return None
     found = Ellipsoid.of(beta * axes, frame)
-    lengths = np.sqrt(np.square(found.chart(found.axes, beta * queries)).sum(axis=1))
-    miss = float(np.abs(lengths - 1.0).max())
+    lengths = squared_lengths(torch.from_numpy(queries @ found.chart(found.axes / beta)))
+    miss = max(abs(math.sqrt(square) - 1.0) for square in lengths)
     if miss > close * axes[0] / axes[-1]:
         return None
     return Surface(None, found, beta * float(axes[0]), beta * float(axes[-1]), miss)
@@ -191,7 +193,8 @@ def _nodes_cost(where: Ellipsoid | None, keys: int, queries: int, fine: int, pru
     """Nanoseconds of one core without the tokens, as measured for five B, beta 4 to 600, rtol 1e-6 and 1e-10."""
     lengths = 1
     if where is not None:
-        lengths = len(radii(float(where.axes[:2].min()), float(where.axes[:2].max()), pruned / 250.0))
+        across = np.sort(where.axes[:2])
+        lengths = radii(across[:1], across[1:], pruned / 250.0).shape[1]
     return 1.2e6 + 16.0 * fine**2 + 90.0 * keys * queries + lengths * queries * (21.0 * keys + 12.0 * queries)
 
 
