@@ -65,8 +65,8 @@ def make_pair(a: Any, b: Any, metric: str = "chordal") -> Pair:
             "metric 'geodesic' needs tokens on the sphere, got Euclidean tokens; use 'chordal', |x - y|"
         )
     (x, mass_x), (y, mass_y) = _arrays(a), _arrays(b)
-    largest = max(float(np.abs(x).max()), float(np.abs(y).max()))
-    if sphere or largest == 0:
+    largest = 0.0 if sphere else max(float(np.abs(x).max()), float(np.abs(y).max()))
+    if largest == 0.0:
         return Pair(x, mass_x, y, mass_y, sphere)
     exponent = math.frexp(largest)[1] - 1
     return Pair(np.ldexp(x, -exponent), mass_x, np.ldexp(y, -exponent), mass_y, False, math.ldexp(1.0, exponent))

@@ -22,8 +22,8 @@ from metastable.threads import over_rows
 PIECES = 4
 """Ranges of rings whose sums at the keys are kept apart until the end, so that the digits do not depend on the
 threads."""
-_CHUNK = 8
-"""Rings that are summed before they are transformed: some megabytes."""
+_CHUNK = 4
+"""Rings, on either side of the equator, that are summed before they are transformed: some megabytes."""
 
 
 class Targets(NamedTuple):
@@ -57,55 +57,60 @@ def meet(
     Returns (rings, c, N/2 + 1): the former, transformed along the rings of targets; and (rings, s, N): sums over
     targets of what they send, (rings, s, N), at the nodes of the keys. The sizes of either sum up to `weight`.
     """
-    n, count, theta = grids.coarse_queries, columns.shape[1], _thetas(len(columns))
-    modes, kept = _modes(columns), len(columns)
-    back = sent.shape[1]
+    n, kept, count, back = grids.coarse_queries, len(columns), columns.shape[1], sent.shape[1]
+    theta, modes, sent = _thetas(kept), _modes(columns), np.concatenate((sent, sent[::-1]), axis=1)
     reach, rest = depth(weight, grids), _left_out(weight, grids)
     along = np.empty((n // 2, count, n // 2 + 1), dtype=np.complex128)
-    pieces = PIECES if back else -(-n // (2 * _CHUNK))
-    received = np.zeros((pieces if back else 1, kept, back, 2, kept))
-    edges = [n // 2 * piece // pieces for piece in range(pieces + 1)]
+    pieces = PIECES if back else -(-n // (4 * _CHUNK))
+    received = np.zeros((pieces if back else 1, kept, 2 * back, 2, kept))
+    edges = [n // 4 * piece // pieces for piece in range(pieces + 1)]
 
     def work(first: int, last: int) -> None:
         for piece in range(first, last):
             heard = received[piece if back else 0]
             for start in range(edges[piece], edges[piece + 1], _CHUNK):
                 some = slice(start, min(start + _CHUNK, edges[piece + 1]))
-                angles, lengths = targets.angles[some], targets.lengths[some]
+                lengths = targets.lengths[some]
                 between = radii(lengths.min(axis=1), lengths.max(axis=1), rest)
-                found = np.empty((*between.shape, count, kept, 2))
                 softer = np.exp(-(grids.soft**2) / (lengths + np.hypot(lengths, grids.soft) + 1e-300))
                 parts = shares(lengths, between.shape[1]) * softer[:, None]
-                told = np.empty((*between.shape, back, kept, 2))
+                angles, radius = _lines(np.repeat(targets.angles[some], between.shape[1]), between.ravel())
+                told = np.zeros((len(angles), 2 * back, kept), dtype=np.complex128)
                 if back:
-                    told.view(np.complex128)[..., 0] = fft.rfft(parts[:, :, None] * sent[some, None])[..., :kept]
-                attend = ring_sums(count, back, BLOCK if between.shape[1] > 1 else 1)
-                attend(angles, between, theta, modes, reach, found, told, heard)
-                sums = fft.irfft(found.view(np.complex128)[..., 0], n=n, norm="forward")
+                    told[: between.size].reshape(*between.shape, 2 * back, kept)[:] = fft.rfft(
+                        parts[:, :, None] * sent[some, None]
+                    )[..., :kept]
+                found = np.empty((len(angles), 2 * count, kept), dtype=np.complex128)
+                ring_sums(2 * count, 2 * back)(
+                    angles, radius, theta, modes, reach, _pairs(found), _pairs(told), heard
+                )
+                sums = fft.irfft(
+                    found[: between.size].reshape(*between.shape, 2 * count, kept), n=n, norm="forward"
+                )
                 sums *= parts[:, :, None]
-                along[some] = fft.rfft(sums.sum(axis=1))
+                transformed = fft.rfft(sums.sum(axis=1))
+                along[some], along[::-1][some] = transformed[:, :count], transformed[:, count:]
 
     over_rows(work, pieces, cost=1e6 * pieces)
-    heard = received.sum(axis=0)
+    both = received.sum(axis=0)
+    heard = both[:, :back] + both[:, back:, :, ::-1]
     return along, fft.irfft((heard[:, :, 0] + 1j * heard[:, :, 1]).T, n=2 * kept, norm="forward")
 
 
 def largest_sums(targets: Targets, sizes: np.ndarray, grids: Plan) -> tuple[float, float]:
     """The largest sum of e^{<z, k> - |z|} |w| over the nodes of the keys at any target, and of |z| times it."""
-    least = np.ascontiguousarray(targets.lengths.min(axis=1, keepdims=True))
-    modes, kept = _modes(sizes[:, None]), len(sizes)
-    found = np.empty((len(least), 1, 1, kept, 2))
-    nothing = np.empty((len(least), 1, 0, kept, 2)), np.empty((kept, 0, 2, kept))
+    n, kept = grids.coarse_queries, len(sizes)
+    theta, modes, reach = _thetas(kept), _modes(sizes[:, None]), depth(float(sizes.sum()), grids)
+    angles, least = _lines(targets.angles[: n // 4], targets.lengths[: n // 4].min(axis=1))
+    found, nobody = np.empty((len(angles), 2, kept), dtype=np.complex128), np.empty((kept, 0, 2, kept))
 
     def work(first: int, last: int) -> None:
-        part = slice(first, last)
-        attend = ring_sums(1, 0, 1)
-        reach = depth(float(sizes.sum()), grids)
-        attend(targets.angles[part], least[part], _thetas(kept), modes, reach, found[part], nothing[0], nothing[1])
+        some, told = slice(first, last), np.empty((last - first, 0, kept, 2))
+        ring_sums(2, 0)(angles[some], least[some], theta, modes, reach, _pairs(found[some]), told, nobody)
 
-    over_rows(work, len(least), cost=1e4 * len(least), quantum=_CHUNK)
-    sums = fft.irfft(found.view(np.complex128)[:, 0, 0, :, 0], n=grids.coarse_queries, norm="forward").max(axis=1)
-    return float(sums.max()), float((sums * targets.lengths.max(axis=1)).max())
+    over_rows(work, len(angles), cost=1e4 * n, quantum=BLOCK)
+    sums = fft.irfft(found[: n // 4], n=n, norm="forward").max(axis=(1, 2))
+    return float(sums.max()), float((sums * targets.lengths[: n // 4].max(axis=1)).max())
 
 
 def depth(total_weight: float, grids: Plan) -> float:
@@ -127,7 +132,26 @@ def _thetas(rings: int) -> np.ndarray:
     return (np.arange(rings) + 0.5) * (math.pi / rings)
 
 
+def _lines(angles: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Angles and lengths of lines of targets, the last ones repeated to a multiple of `BLOCK`."""
+    wanting = -len(angles) % BLOCK
+    return np.pad(angles, (0, wanting), "edge"), np.pad(lengths, (0, wanting), "edge")
+
+
+def _pairs(numbers: np.ndarray) -> np.ndarray:
+    """(..., 2): complex numbers (...) as real ones."""
+    return numbers.view(np.float64).reshape(*numbers.shape, 2)
+
+
 def _modes(columns: np.ndarray) -> np.ndarray:
-    """(M, c, 2, rings): real and imaginary parts of the modes below N/2 along rings of weights (rings, c, N)."""
-    modes = fft.rfft(columns)[..., : len(columns)]
-    return np.ascontiguousarray(np.stack((modes.real, modes.imag), axis=2).transpose(3, 1, 2, 0))
+    """(M, 2c, 2, rings): real and imaginary parts of the modes below N/2 of weights (rings, c, N) along rings,
+    beside those of the ring on the other side of the equator.
+
+    Rings a and -a meet b and -b by the same numbers: half of the targets, with twice the columns, are all of them.
+    """
+    rings, count, _ = columns.shape
+    modes = fft.rfft(columns.transpose(2, 1, 0), axis=0)[:rings]
+    out = np.empty((rings, 2 * count, 2, rings))
+    out[:, :count, 0], out[:, :count, 1] = modes.real, modes.imag
+    out[:, count:] = out[:, :count, :, ::-1]
+    return out

@@ -27,7 +27,8 @@ from metastable.attention.direct import with_item
 from metastable.attention.exp2 import REDUCTION, wide
 
 BLOCK = 4
-"""Radii that share one look at the nodes: their sums of two numbers fill eight vectors of registers."""
+"""Lines of targets, of one ring or of neighbours, that share one look at the nodes: sums of two numbers for each
+fill eight vectors of registers."""
 _FORGOTTEN = 41.0
 """-log of the size of I_m(x)/e^x from which recurrences start: 1e-18."""
 _LEAST = 1e-200
@@ -51,15 +52,14 @@ def with_sizes(weights: np.ndarray, nodes: np.ndarray) -> np.ndarray:
 def radii(low: np.ndarray, high: np.ndarray, rest: float) -> np.ndarray:
     """(rings, J): r from which sums at all in [low, high] (rings,) follow with an error below `rest`.
 
-    J is 1 where there is nothing between them, or a multiple of `BLOCK`.
+    J is 1 where there is nothing between them.
     """
     widest = float((high / np.maximum(low, 1e-300)).max())
     if widest <= 1.0 + 1e-15:
         return high[:, None]
     s = math.pi / math.log(widest)
     base = s + math.hypot(s, 1.0)
-    least = 2 + max(math.ceil(math.log(4.0 / ((base - 1.0) * rest)) / math.log(base)), 0)
-    count = -(-least // BLOCK) * BLOCK
+    count = 2 + max(math.ceil(math.log(4.0 / ((base - 1.0) * rest)) / math.log(base)), 0)
     powers = 0.5 * np.cos((np.arange(count) + 0.5) * (math.pi / count))
     return np.sqrt(high * low)[:, None] * (high / low)[:, None] ** powers
 
@@ -81,86 +81,85 @@ def shares(lengths: np.ndarray, count: int) -> np.ndarray:
 
 
 @cache
-def ring_sums(count: int, back: int, block: int) -> Callable[..., None]:
-    """Compiled sums of so many columns, and of those that go back, for J a multiple of `block`."""
-    zeros = (0.0,) * (2 * block)
+def ring_sums(count: int, back: int) -> Callable[..., None]:
+    """Compiled sums of so many columns, and of those that go back."""
+    zeros = (0.0,) * (2 * BLOCK)
 
     @njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
     def meet(
         angles: Any, lengths: Any, theta: Any, modes: Any, depth: float, out: Any, sent: Any, received: Any
     ) -> None:  # fmt: skip
-        """out = sum_b e^{<z, k_b> - |z|} w_b at rings of targets, over rings theta of nodes, by modes along rings.
+        """out = sum_b e^{<z, k_b> - |z|} w_b at lines of targets, over rings theta of nodes, by modes along rings.
 
-        angles (rings,) of targets and lengths (rings, J); modes (M, c, 2, nodes' rings) of w, real and imaginary;
-        out (rings, J, c, M, 2). Nodes with <z, k> < |z| - depth need not count. And back: received (M, back, 2,
-        nodes' rings) grows by the sums of what targets send, (rings, J, back, M, 2).
+        angles and lengths (lines,) of targets, a multiple of `BLOCK`; modes (M, c, 2, rings) of w, real, imaginary;
+        out (lines, c, M, 2). Nodes with <z, k> < |z| - depth need not count. And back: received (M, back, 2, rings)
+        grows by the sums of what targets send, (lines, back, M, 2).
         """
         wide()
         kept, rings = len(modes), len(theta)
-        high, nearness = np.sin(theta), np.empty(rings)
+        high = np.sin(theta)
         inverse, ratio, total = np.empty(rings), np.empty(rings), np.empty(rings)
-        terms = np.empty((kept, block, rings))
-        for a in range(len(angles)):
-            least = lengths[a].min()
-            radius = math.acos(max(1.0 - depth / least, -1.0)) if least > 0.0 else math.pi
-            b0 = np.searchsorted(theta, angles[a] - radius)
-            width = np.searchsorted(theta, angles[a] + radius) - b0
-            for b in range(width):
-                nearness[b] = 2.0 * math.sin(0.5 * (angles[a] - theta[b0 + b])) ** 2
-            for first in range(0, lengths.shape[1], block):
-                top = 0
-                for i in range(block):
-                    r = lengths[a, first + i]
-                    most = 0.0
+        terms = np.empty((kept, BLOCK, rings))
+        for first in range(0, len(angles), BLOCK):
+            b0, b1, top = rings, 0, 0
+            for i in range(BLOCK):
+                r = lengths[first + i]
+                radius = math.acos(max(1.0 - depth / r, -1.0)) if r > 0.0 else math.pi
+                b0 = min(b0, np.searchsorted(theta, angles[first + i] - radius))
+                b1 = max(b1, np.searchsorted(theta, angles[first + i] + radius))
+            width = max(b1 - b0, 0)
+            for i in range(BLOCK):
+                r, angle = lengths[first + i], angles[first + i]
+                across, most = r * math.sin(angle), 0.0
+                for b in range(width):
+                    x = across * high[b0 + b]
+                    most = max(most, x)
+                    inverse[b] = 2.0 / max(x, 1e-290)
+                    ratio[b], total[b] = 0.0, 0.0
+                start = 1 + int(_FORGOTTEN / 3.0 + math.sqrt(_FORGOTTEN * (_FORGOTTEN / 9.0 + 2.0 * most)))
+                here = min(start, kept - 1)
+                for m in range(start, here, -1):
                     for b in range(width):
-                        x = r * math.sin(angles[a]) * high[b0 + b]
-                        most = max(most, x)
-                        inverse[b] = 2.0 / max(x, 1e-290)
-                        ratio[b], total[b] = 0.0, 0.0
-                    start = 1 + int(_FORGOTTEN / 3.0 + math.sqrt(_FORGOTTEN * (_FORGOTTEN / 9.0 + 2.0 * most)))
-                    here = min(start, kept - 1)
-                    for m in range(start, here, -1):
-                        for b in range(width):
-                            ratio[b] = 1.0 / (m * inverse[b] + ratio[b])
-                            total[b] = ratio[b] * (1.0 + total[b])
-                    for m in range(here, 0, -1):
-                        row = terms[m, i]
-                        for b in range(width):
-                            ratio[b] = 1.0 / (m * inverse[b] + ratio[b])
-                            row[b] = ratio[b]
-                            total[b] = ratio[b] * (1.0 + total[b])
+                        ratio[b] = 1.0 / (m * inverse[b] + ratio[b])
+                        total[b] = ratio[b] * (1.0 + total[b])
+                for m in range(here, 0, -1):
+                    row = terms[m, i]
                     for b in range(width):
-                        terms[0, i, b] = math.exp(-r * nearness[b]) / (1.0 + 2.0 * total[b])
-                    for m in range(1, here + 1):
-                        row, before = terms[m, i], terms[m - 1, i]
+                        ratio[b] = 1.0 / (m * inverse[b] + ratio[b])
+                        row[b] = ratio[b]
+                        total[b] = ratio[b] * (1.0 + total[b])
+                for b in range(width):
+                    near = math.sin(0.5 * (angle - theta[b0 + b]))
+                    terms[0, i, b] = math.exp(-2.0 * r * near * near) / (1.0 + 2.0 * total[b])
+                for m in range(1, here + 1):
+                    row, before = terms[m, i], terms[m - 1, i]
+                    for b in range(width):
+                        product = before[b] * row[b]
+                        row[b] = product if product > _LEAST else 0.0
+                for m in range(top + 1, here + 1):
+                    terms[m, :i, :width] = 0.0
+                for m in range(here + 1, top + 1):
+                    terms[m, i, :width] = 0.0
+                top = max(top, here)
+            for m in range(top + 1):
+                for c in range(count):
+                    sums = zeros
+                    for b in range(width):
+                        real, imaginary = modes[m, c, 0, b0 + b], modes[m, c, 1, b0 + b]
+                        for i in range(BLOCK):
+                            sums = with_item(sums, 2 * i, sums[2 * i] + terms[m, i, b] * real)
+                            sums = with_item(sums, 2 * i + 1, sums[2 * i + 1] + terms[m, i, b] * imaginary)
+                    for i in range(BLOCK):
+                        out[first + i, c, m, 0] = sums[2 * i]
+                        out[first + i, c, m, 1] = sums[2 * i + 1]
+                for c in range(back):
+                    for part in range(2):
+                        row = received[m, c, part, b0 : b0 + width]
                         for b in range(width):
-                            product = before[b] * row[b]
-                            row[b] = product if product > _LEAST else 0.0
-                    for m in range(top + 1, here + 1):
-                        terms[m, :i, :width] = 0.0
-                    for m in range(here + 1, top + 1):
-                        terms[m, i, :width] = 0.0
-                    top = max(top, here)
-                for m in range(top + 1):
-                    for c in range(count):
-                        sums = zeros
-                        for b in range(width):
-                            real, imaginary = modes[m, c, 0, b0 + b], modes[m, c, 1, b0 + b]
-                            for i in range(block):
-                                sums = with_item(sums, 2 * i, sums[2 * i] + terms[m, i, b] * real)
-                                sums = with_item(sums, 2 * i + 1, sums[2 * i + 1] + terms[m, i, b] * imaginary)
-                        for i in range(block):
-                            out[a, first + i, c, m, 0] = sums[2 * i]
-                            out[a, first + i, c, m, 1] = sums[2 * i + 1]
-                    for c in range(back):
-                        for part in range(2):
-                            row = received[m, c, part, b0 : b0 + width]
-                            for b in range(width):
-                                grown = row[b]
-                                for i in range(block):
-                                    grown += terms[m, i, b] * sent[a, first + i, c, m, part]
-                                row[b] = grown
-                for i in range(block):
-                    out[a, first + i, :, top + 1 :] = 0.0
+                            grown = row[b]
+                            for i in range(BLOCK):
+                                grown += terms[m, i, b] * sent[first + i, c, m, part]
+                            row[b] = grown
+            out[first : first + BLOCK, :, top + 1 :] = 0.0
 
     return meet
