@@ -5,8 +5,8 @@
 Each row of the table is one family of tokens (uniform; uniform with a matrix B; three clusters of width 0.1 with
 that B) at one beta and rtol: CPU seconds of `attend` with its choice of the kernel at n = 1e4 and 1e6, interleaved
 with the direct kernel at n = 1e5 (timed on a tenth of the rows), their growth exponent and ratio, the bound it
-reports at n = 1e6, the error on sampled rows against the dense float64 kernel, and the kernels that ran. The file has
-wall time at n = 1e6, too: OMP_NUM_THREADS says how many threads.
+reports at n = 1e6, the error on sampled rows against the dense float64 kernel, and the kernels that ran. The file
+has wall time at n = 1e6, too: OMP_NUM_THREADS says how many threads.
 """
 
 from __future__ import annotations
