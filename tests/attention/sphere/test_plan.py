@@ -63,3 +63,20 @@ def test_queries_that_are_nearly_flat_have_no_plan() -> None:
     assert plan(asked(flat, x), 1e-6) is None
     lengths = torch.linspace(0.5, 1.5, 500, dtype=torch.float64)[:, None]
     assert plan(asked(lengths * x, x), 1e-6) is None
+
+
+def test_axes_that_differ_cost_lengths_between_them() -> None:
+    """One length on every ring of a spheroid, more of them where the axes across the poles differ more."""
+    x = tokens("uniform", 4000, 0)
+    costs = []
+    for across in (1.0, 0.9, 0.4):
+        B = torch.diag(torch.tensor([1.0, across, 0.15], dtype=torch.float64))
+        costs.append(plan(asked(x @ B, x, beta=60.0), 1e-8).nanoseconds)
+    assert costs[0] < 0.5 * costs[1] and costs[1] < costs[2]
+
+
+def test_softer_lengths_are_taken_only_where_rounding_leaves_room() -> None:
+    x = tokens("uniform", 4000, 0)
+    B = torch.diag(torch.tensor([1.0, 0.25, 0.2], dtype=torch.float64))
+    loose, tight = (plan(asked(x @ B, x, beta=4.0), rtol) for rtol in (1e-4, 1e-11))
+    assert loose.soft > tight.soft and tight.lost == 0.0
