@@ -58,10 +58,20 @@ def test_lengths_of_finite_rows_or_none(dtype, shape):
 def test_masses_that_are_zero_are_not_the_least():
     assert mass_extremes(torch.tensor([0.0, 3.0, 1e-320, 0.0], dtype=torch.float64).numpy()) == (1e-320, 3.0, 3.0)
     assert mass_extremes(torch.ones(4).numpy()) == (1.0, 1.0, 4.0)
+    many = torch.ones(200_000)
+    many[7] = 3.0
+    assert mass_extremes(many.numpy()) == (1.0, 3.0, 200_002.0)
+    many[9] = 0.0
+    assert mass_extremes(many.numpy()) == (1.0, 3.0, 200_001.0)
 
 
 def test_the_range_of_masses_sees_zeros_and_what_is_not_finite():
     assert mass_range(torch.tensor([2.0, 0.0, 3.0], dtype=torch.float64).numpy()) == (0.0, 3.0, True)
     assert mass_range(torch.tensor([2.0, -1.0]).numpy()) == (-1.0, 2.0, True)
     for bad in (math.nan, math.inf, -math.inf):
-        assert not mass_range(torch.tensor([1.0] * 9 + [bad] + [1.0] * 20, dtype=torch.float64).numpy())[2]
+        for n in (30, 200_000):
+            mass = torch.ones(n, dtype=torch.float64)
+            mass[9] = 0.0
+            assert mass_range(mass.numpy()) == (0.0, 1.0, True)
+            mass[-2] = bad
+            assert not mass_range(mass.numpy())[2]

@@ -34,3 +34,11 @@ def test_long_arcs_are_left_to_the_shift_search() -> None:
     assert arc_cost(x, one, more, one, "chordal", 2) is None
     assert arc_cost(x, one, quarter, one, "chordal", 1) is None
     assert arc_cost(x, one, -x, one, "geodesic", 2) is None
+
+
+def test_one_row_far_from_many_is_found_among_them() -> None:
+    t = np.full(1000, 0.1)
+    t[777] = 3.0
+    x, mass = directions(t), np.full(1000, 1e-3)
+    assert arc_cost(x, mass, x[:1], np.ones(1), "chordal", 2) is None
+    assert arc_cost(x, mass, x[:1], np.ones(1), "geodesic", 2) == pytest.approx(1e-3 * 2.9**2, rel=1e-12)

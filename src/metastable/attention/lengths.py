@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from numba import njit
 from torch import Tensor
@@ -18,7 +19,8 @@ _MOST_COLUMNS = 8
 """Largest d with a compiled loop, as in the fused kernel: beyond, torch's product is as fast."""
 
 _FEW = 100_000
-"""Entries that one thread looks at in less time than it takes to call others."""
+"""Entries that one thread looks at in less time than it takes to call others; beyond, numpy's vectors find least
+and largest in a quarter of the time of a compiled loop."""
 
 
 def squared_lengths(points: Tensor) -> tuple[float, float]:
@@ -72,9 +74,25 @@ def _sum_of_zeros(flat: Any) -> float:
     return total
 
 
-@njit(nogil=True, cache=True, fastmath={"reassoc", "nsz", "nnan"}, error_model="numpy")
-def mass_extremes(mass: Any) -> tuple[float, float, float]:
+def mass_extremes(mass: np.ndarray) -> tuple[float, float, float]:
     """(least positive, largest, sum) of finite masses; the sum may overflow."""
+    if mass.size > _FEW and (least := float(mass.min())) > 0.0:
+        return least, float(mass.max()), float(mass.sum(dtype=np.float64))
+    least, largest, total = _mass_extremes(mass)
+    return least, largest, total
+
+
+def mass_range(mass: np.ndarray) -> tuple[float, float, bool]:
+    """(least, largest, whether all are finite) of any numbers, those of zero among them."""
+    if mass.size > _FEW:  # a NaN among them is the least
+        least, largest = float(mass.min()), float(mass.max())
+        return least, largest, math.isfinite(least) and math.isfinite(largest)
+    least, largest, finite = _mass_range(mass)
+    return least, largest, finite
+
+
+@njit(nogil=True, cache=True, fastmath={"reassoc", "nsz", "nnan"}, error_model="numpy")
+def _mass_extremes(mass: Any) -> tuple[float, float, float]:
     least, largest, total = math.inf, 0.0, 0.0
     for j in range(mass.shape[0]):
         m = float(mass[j])
@@ -85,8 +103,7 @@ def mass_extremes(mass: Any) -> tuple[float, float, float]:
 
 
 @njit(nogil=True, cache=True, fastmath={"reassoc", "nsz"}, error_model="numpy")
-def mass_range(mass: Any) -> tuple[float, float, bool]:
-    """(least, largest, whether all are finite) of any numbers, those of zero among them."""
+def _mass_range(mass: Any) -> tuple[float, float, bool]:
     least, largest, zeros = math.inf, -math.inf, 0.0
     for j in range(mass.shape[0]):
         m = float(mass[j])

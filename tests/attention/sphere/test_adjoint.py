@@ -7,7 +7,8 @@ import torch
 
 from metastable.attention.backwards import Backwards
 from metastable.attention.direct import adjoint_over_pairs
-from metastable.attention.sphere.adjoint import PIECES, laid_cost, lay_out, sphere_adjoint
+from metastable.attention.sphere.adjoint import laid_cost, lay_out, sphere_adjoint
+from metastable.attention.sphere.layout import PIECES
 
 N = 1200
 WEIGHTS = {
@@ -93,7 +94,8 @@ def test_scaled_masses_and_the_order_of_pieces_change_nothing(monkeypatch, B):
         for start in reversed(range(n)):
             work(start, start + 1)
 
-    monkeypatch.setattr("metastable.attention.sphere.adjoint.over_rows", in_turn)
+    for module in ("adjoint", "layout"):
+        monkeypatch.setattr(f"metastable.attention.sphere.{module}.over_rows", in_turn)
     again = sphere_adjoint(given, lay_out(given, 1e-9))
     assert all(bool((a == b).all()) for a, b in zip(one, again, strict=True)) and PIECES > 1
 

@@ -1,21 +1,15 @@
-"""Rings of fewer nodes near the poles, and the levels of an ellipsoid."""
+"""Nodes of an ellipsoid of queries, and what they and the nodes of the keys give each other."""
 
 import math
 
 import numpy as np
+import pytest
 import torch
 
 from attention.sphere.sphere_tokens import tokens
 from metastable.attention.operands import Operands
-from metastable.attention.sphere.layout import (
-    along_rings,
-    chart_nodes,
-    depth,
-    fewer,
-    level_nodes,
-    levels,
-    sum_of_sizes,
-)
+from metastable.attention.sphere.layout import depth, largest_sums, meet, sum_of_sizes, targets_of
+from metastable.attention.sphere.nodes import ring_nodes
 from metastable.attention.sphere.plan import plan, surface
 
 
@@ -23,43 +17,65 @@ def laid(axes):
     keys = tokens("uniform", 400, 0)
     B = torch.diag(torch.tensor(axes, dtype=torch.float64))
     operands = Operands(keys @ B, keys, keys, torch.full((400,), 1 / 400).double(), 1.0)
-    return surface(operands).ellipsoid, plan(operands, 1e-8)
+    return surface(operands), plan(operands, 1e-8)
 
 
-def test_nodes_of_the_chart_lie_on_the_ellipsoid_each_in_one_level():
-    where, grids = laid([4.0, 9.0, 60.0])
-    chart = chart_nodes(where, grids)
-    assert len(grids.levels) > 1 and chart.counts.max() <= grids.coarse_queries
-    np.testing.assert_allclose(np.linalg.norm(where.chart(1.0, chart.targets), axis=1), 1.0, rtol=1e-12)
-    np.testing.assert_allclose(np.linalg.norm(chart.targets, axis=1), chart.lengths, rtol=1e-12)
-    seen = np.concatenate([rows for rows, *_ in levels(chart, grids)])
-    assert sorted(seen) == list(range(chart.counts.sum())) == sorted(chart.order)
-    for rows, above, (longest, _) in levels(chart, grids):
-        assert (chart.lengths[rows] > above).all() and (chart.lengths[rows] <= longest * (1 + 1e-12)).all()
+def points_of(where, grids):
+    """(rings, N, 3): z of all targets, in the frame of the rings."""
+    targets, n = targets_of(where, grids), grids.coarse_queries
+    phi = np.arange(n) * (2.0 * math.pi / n)
+    high, low = np.sin(targets.angles)[:, None], np.cos(targets.angles)[:, None]
+    u = np.stack((high * np.cos(phi), high * np.sin(phi), np.broadcast_to(low, (n // 2, n))), axis=2)
+    return targets, u * targets.lengths[..., None]
 
 
-def test_fewer_nodes_keep_the_modes_that_they_tell_apart():
-    rng = np.random.default_rng(0)
-    weights, counts = rng.standard_normal((3, 2, 16)), np.array([6, 16, 8])
-    few = fewer(weights, counts)
-    for ring, count in enumerate(counts):
-        kept, all_modes = np.fft.rfft(few[ring, :, :count]), np.fft.rfft(weights[ring])
-        np.testing.assert_allclose(kept[:, : count // 2], all_modes[:, : count // 2], atol=1e-12)
-        assert not few[ring, :, count:].any()
+@pytest.mark.parametrize("axes", [(4.0, 9.0, 30.0), (20.0, 4.0, 3.0), (7.0, 7.0, 7.0)])
+def test_targets_lie_on_the_surface_at_the_nodes_of_their_chart(axes):
+    where, grids = laid(axes)
+    targets, z = points_of(where, grids)
+    if where.ellipsoid is None:
+        assert targets.lengths.shape == (grids.coarse_queries // 2, 1) and (targets.lengths == where.longest).all()
+        return
+    np.testing.assert_allclose(np.linalg.norm(z / where.ellipsoid.axes, axis=2), 1.0, rtol=1e-12)
+    v = z / grids.stretch
+    v /= np.linalg.norm(v, axis=2, keepdims=True)
+    np.testing.assert_allclose(v, ring_nodes(grids.coarse_queries // 2).transpose(0, 2, 1), atol=1e-13)
 
 
-def test_rings_of_fewer_nodes_are_transformed_as_if_they_had_all():
-    counts = np.array([6, 16])
-    sums = np.concatenate([1.0 + np.cos(2 * math.pi / c * np.arange(c) * 2) for c in counts])[:, None]
-    along = along_rings(sums, counts, 16)
-    expected = np.fft.rfft(1.0 + np.cos(2 * math.pi / 16 * np.arange(16) * 2))
-    np.testing.assert_allclose(along[:, 0], np.stack((expected, expected)), atol=1e-12)
+@pytest.mark.parametrize("axes", [(4.0, 9.0, 12.0), (12.0, 4.0, 3.0), (5.0, 5.0, 5.0)])
+def test_what_both_give_each_other_is_that_of_all_pairs(axes):
+    """Weights of keys that lie apart from the nodes: sums over nodes are then those over keys."""
+    where, grids = laid(axes)
+    targets, z = points_of(where, grids)
+    rng = np.random.default_rng(1)
+    n, rings = grids.coarse_queries, grids.coarse_keys // 2
+    columns = np.fft.irfft(rng.standard_normal((rings, 2, 3)), n=2 * rings)
+    sent = np.fft.irfft(rng.standard_normal((n // 2, 1, 3)), n=n)
+    weight = max(sum_of_sizes(columns), sum_of_sizes(sent))
+    along, heard = meet(targets, columns, sent, weight, grids)
+    k = ring_nodes(rings).transpose(0, 2, 1).reshape(-1, 3)
+    kernel = np.exp(z @ k.T - np.sqrt((z**2).sum(axis=2) + grids.soft**2)[..., None])
+    expected = np.einsum("anb,bc->acn", kernel, columns.transpose(0, 2, 1).reshape(-1, 2))
+    np.testing.assert_allclose(np.fft.irfft(along, n=n), expected, rtol=0.0, atol=1e-12 * weight)
+    expected = np.einsum("anb,asn->bs", kernel, sent).reshape(rings, 2 * rings).T
+    np.testing.assert_allclose(heard[:, 0], expected.T, rtol=0.0, atol=1e-12 * weight)
 
 
-def test_larger_weights_reach_further_and_need_more_nodes():
+def test_the_largest_sum_of_sizes_is_above_those_of_all_targets():
+    where, grids = laid((4.0, 9.0, 12.0))
+    targets, z = points_of(where, grids)
+    rings = grids.coarse_keys // 2
+    sizes = np.abs(np.random.default_rng(2).standard_normal((rings, 2 * rings)))
+    largest, steepest = largest_sums(targets, sizes, grids)
+    lengths = np.linalg.norm(z, axis=2)
+    kernel = np.exp(z @ ring_nodes(rings).transpose(0, 2, 1).reshape(-1, 3).T - lengths[..., None])
+    sums = kernel @ sizes.ravel()
+    assert 0.999 * sums.max() <= largest <= 2.0 * sums.max()
+    assert 0.999 * (lengths * sums).max() <= steepest <= 4.0 * (lengths * sums).max()
+
+
+def test_larger_weights_reach_further():
     _, grids = laid([1.0, 2.0, 3.0])
     small = np.abs(np.random.default_rng(1).standard_normal((20, 1, 40)))
     assert sum_of_sizes(small) == np.abs(small).sum()
     assert depth(1e6, grids) == depth(1.0, grids) + math.log(1e6)
-    few, many = (level_nodes(weights, 3.0, grids)[0].counts for weights in (small, 1e6 * small))
-    assert (few <= many).all() and few.sum() < many.sum()

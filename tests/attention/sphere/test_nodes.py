@@ -1,4 +1,4 @@
-"""Attention between the nodes of two grids: by Fourier transforms, over windows, and over all pairs."""
+"""Rings of nodes that meet rings of targets mode by mode, against all pairs of them."""
 
 from __future__ import annotations
 
@@ -6,110 +6,93 @@ import math
 
 import numpy as np
 import pytest
+from scipy.special import ive
 
-from metastable.attention.sphere.nodes import NOBODY, attend_rings, node_attention, ring_nodes, with_sizes
+from metastable.attention.sphere.nodes import BLOCK, radii, ring_nodes, ring_sums, shares, with_sizes
 
-
-def test_rings_and_nodes_are_the_same_sums() -> None:
-    rings, count, r = 10, 20, 6.0
-    weights = np.random.default_rng(3).standard_normal((rings, count))
-    theta = (np.arange(rings) + 0.5) * (math.pi / rings)
-    phi = np.arange(count) * (2.0 * math.pi / count)
-    high, low = np.sin(theta), np.cos(theta)
-    k = np.stack(
-        [np.outer(high, np.cos(phi)), np.outer(high, np.sin(phi)), np.outer(low, np.ones(count))], axis=2
-    ).reshape(-1, 3)
-    pairs = np.exp(r * (k @ k.T - 1.0))
-    expected = np.column_stack(
-        (pairs @ (weights.reshape(-1, 1) * k), pairs @ weights.ravel(), pairs @ np.abs(weights.ravel()))
-    )
-    counts = np.full(rings, count)
-    nodes = ring_nodes(theta, counts, count)
-    np.testing.assert_allclose(nodes.transpose(0, 2, 1).reshape(-1, 3), k, atol=1e-15)
-    columns = with_sizes(weights[:, None], nodes)
-    along, largest = attend_rings(r, columns, 100.0)
-    sums = np.fft.irfft(along, n=count).transpose(0, 2, 1).reshape(-1, 4)
-    assert np.allclose(sums, expected[:, :4], rtol=0.0, atol=1e-13)
-    assert largest == pytest.approx(expected[:, 4].max(), rel=1e-13)
-    near = np.empty_like(expected)
-    attend_nodes = node_attention(5)
-    attend_nodes(r * k, theta, counts, nodes, columns, 0.0, 100.0, near, NOBODY, NOBODY)
-    assert np.allclose(near, expected, rtol=0.0, atol=1e-13)
-    attend_nodes(r * k, theta, counts, nodes, columns, 0.0, 4.0, near, NOBODY, NOBODY)
-    dropped = math.exp(-4.0) * np.abs(weights).sum()
-    assert 0.0 < np.abs(near - expected).max() <= dropped
-    along, _ = attend_rings(r, columns, 4.0)
-    sums = np.fft.irfft(along, n=count).transpose(0, 2, 1).reshape(-1, 4)
-    assert 0.0 < np.abs(sums - expected[:, :4]).max() <= dropped
+RINGS = 12
+THETA = (np.arange(RINGS) + 0.5) * (math.pi / RINGS)
 
 
-def test_rings_with_fewer_nodes_near_the_poles() -> None:
-    """Only the first `counts` weights of a ring are nodes; the soft length divides everything alike."""
-    theta, counts = np.array([0.3, 1.2, 2.8]), np.array([2, 5, 3])
-    weights = np.random.default_rng(1).uniform(size=(3, 6))
-    vectors, masses = [], []
-    for ring in range(3):
-        phi = 2.0 * math.pi * np.arange(counts[ring]) / counts[ring]
-        high = math.sin(theta[ring])
-        vectors.append(
-            np.stack([high * np.cos(phi), high * np.sin(phi), np.full(len(phi), math.cos(theta[ring]))], 1)
-        )
-        masses.append(weights[ring, : counts[ring]])
-    k, m = np.concatenate(vectors), np.concatenate(masses)
-    targets = np.random.default_rng(2).normal(size=(11, 3))
-    out = np.empty((11, 5))
-    nodes = ring_nodes(theta, counts, 6)
-    columns = with_sizes(weights[:, None], nodes)
-    node_attention(5)(targets, theta, counts, nodes, columns, 1.5, 200.0, out, NOBODY, NOBODY)
-    shift = np.sqrt((targets**2).sum(axis=1) + 1.5**2)
-    pairs = m * np.exp(targets @ k.T - shift[:, None])
-    np.testing.assert_allclose(
-        out, np.column_stack([pairs @ k, pairs.sum(axis=1), pairs.sum(axis=1)]), rtol=1e-13, atol=1e-15
-    )
+def met(angles, lengths, columns, depth, sent=None):
+    """(lines, c, N) sums at targets on the longitudes of the nodes, and (rings, s, N) of what they send back."""
+    modes = np.fft.rfft(columns)[..., :RINGS]
+    modes = np.ascontiguousarray(np.stack((modes.real, modes.imag), axis=2).transpose(3, 1, 2, 0))
+    count, back = columns.shape[1], 0 if sent is None else sent.shape[1]
+    out = np.empty((len(lengths), count, RINGS, 2))
+    told = np.zeros((len(lengths), back, RINGS, 2))
+    if sent is not None:
+        told.view(np.complex128)[..., 0] = np.fft.rfft(sent)[..., :RINGS]
+    received = np.zeros((RINGS, back, 2, RINGS))
+    ring_sums(count, back)(angles, lengths, THETA, modes, depth, out, told, received)
+    sums = np.fft.irfft(out.view(np.complex128)[..., 0], n=2 * RINGS, norm="forward")
+    heard = np.fft.irfft((received[:, :, 0] + 1j * received[:, :, 1]).T, n=2 * RINGS, norm="forward")
+    return sums, heard
 
 
-@pytest.mark.parametrize("reach", [200.0, 3.0])
-def test_what_targets_send_is_summed_at_the_nodes_that_they_see(reach) -> None:
-    rng = np.random.default_rng(7)
-    theta = (np.arange(30) + 0.5) * (math.pi / 30)
-    counts = np.maximum((60 * np.sin(theta)).astype(np.int64), 4)
-    nodes = ring_nodes(theta, counts, 60)
-    k = np.concatenate([nodes[ring, :, :count].T for ring, count in enumerate(counts)])
-    targets, sent = 3.0 * rng.normal(size=(50, 3)), rng.normal(size=(50, 4))
-    targets = targets[np.lexsort((np.arctan2(targets[:, 1], targets[:, 0]),))]
-    out, received = np.empty((50, 2)), np.zeros((30, 60))
-    weights = np.ones((30, 2, 60))
-    node_attention(2, back=True)(targets, theta, counts, nodes, weights, 0.5, reach, out, sent, received)
-    kernel = np.exp(targets @ k.T - np.sqrt((targets**2).sum(axis=1) + 0.25)[:, None])
-    expected = (kernel * (sent[:, :3] @ k.T - sent[:, 3:])).sum(axis=0)
-    found = np.concatenate([received[ring, :count] for ring, count in enumerate(counts)])
-    if reach > 100.0:
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
-        np.testing.assert_allclose(out[:, 0], kernel.sum(axis=1), rtol=1e-12)
-    else:
-        missed = math.exp(-reach) * (np.linalg.norm(sent[:, :3], axis=1) + np.abs(sent[:, 3])).sum()
-        assert 0.0 < np.abs(found - expected).max() <= missed
+def pairs(angles, lengths):
+    """(lines, N, nodes): e^{<z, k> - |z|} of targets on the longitudes of the nodes."""
+    phi = np.arange(2 * RINGS) * (math.pi / RINGS)
+    high, low = np.sin(angles)[:, None], np.cos(angles)[:, None]
+    u = np.stack((high * np.cos(phi), high * np.sin(phi), low + 0.0 * phi), axis=2)
+    k = ring_nodes(RINGS).transpose(0, 2, 1).reshape(-1, 3)
+    return np.exp(lengths[:, None, None] * (u @ k.T - 1.0))
 
 
-def test_windows_hold_all_nodes_within_the_depth() -> None:
-    """Sums over windows lie between those over nodes within reach and those over all nodes."""
+def smooth(rng, *shape):
+    """Weights along rings without the modes that rings of that many nodes do not tell apart for r < 3."""
+    modes = rng.standard_normal((*shape, 4)) + 1j * rng.standard_normal((*shape, 4))
+    return np.fft.irfft(modes, n=2 * RINGS)
+
+
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_sums_at_targets_and_back_are_those_of_all_pairs(blocks) -> None:
+    rng = np.random.default_rng(blocks)
+    lines = blocks * BLOCK
+    angles, lengths = rng.uniform(0.0, math.pi, lines), rng.uniform(0.0, 3.0, lines)
+    angles[0], lengths[1] = 1e-3, 0.0
+    columns, sent = smooth(rng, RINGS, 3), smooth(rng, lines, 2)
+    sums, heard = met(angles, lengths, columns, 100.0, sent)
+    kernel = pairs(angles, lengths)
+    expected = np.einsum("lnb,bc->lcn", kernel, columns.transpose(0, 2, 1).reshape(-1, 3))
+    np.testing.assert_allclose(sums, expected, rtol=0.0, atol=1e-12)
+    expected = np.einsum("lnb,lsn->bs", kernel, sent).reshape(RINGS, 2 * RINGS, 2).transpose(0, 2, 1)
+    np.testing.assert_allclose(heard, expected, rtol=0.0, atol=1e-12)
+
+
+def test_nodes_below_the_depth_need_not_count() -> None:
     rng = np.random.default_rng(5)
-    theta = (np.arange(60) + 0.5) * (math.pi / 60)
-    counts = np.maximum((120 * np.sin(theta)).astype(np.int64), 4)
-    nodes = ring_nodes(theta, counts, 120)
-    weights = rng.uniform(size=(60, 1, 120))
-    k = np.concatenate([nodes[ring, :, : counts[ring]].T for ring in range(60)])
-    m = np.concatenate([weights[ring, 0, : counts[ring]] for ring in range(60)])
-    direction = rng.normal(size=(70, 3))
-    targets = direction / np.linalg.norm(direction, axis=1, keepdims=True) * rng.uniform(5.0, 400.0, size=(70, 1))
-    out = np.empty((70, 2))
-    columns = np.repeat(weights, 2, axis=1)
-    node_attention(2)(targets, theta, counts, nodes, columns, 0.0, 6.0, out, NOBODY, NOBODY)
-    far = targets @ k.T - np.linalg.norm(targets, axis=1)[:, None]
-    within = np.where(far >= -6.0, np.exp(far), 0.0) @ m
-    assert (out[:, 0] >= within * (1.0 - 1e-12)).all()
-    assert (out[:, 0] <= np.exp(far) @ m * (1.0 + 1e-12)).all()
-    np.testing.assert_allclose(out[:, 1], out[:, 0], rtol=1e-14)
+    angles, lengths = np.full(BLOCK, 0.4), np.full(BLOCK, 40.0)
+    columns = np.abs(smooth(rng, RINGS, 1))
+    far, near = met(angles, lengths, columns, 200.0)[0], met(angles, lengths, columns, 5.0)[0]
+    assert 0.0 < np.abs(far - near).max() <= math.exp(-5.0) * columns.sum()
+
+
+def test_every_mode_is_a_bessel_function() -> None:
+    """One node on the equator and targets there: the modes of the sum are e^{-r} I_m(r), as SciPy has them."""
+    r = np.array([1e-280, 0.01, 1.0, 3.0, 40.0, 700.0, 5e4, 0.0])
+    modes = np.zeros((64, 1, 2, 1))
+    modes[:, 0, 0] = 1.0
+    out, nothing = np.empty((len(r), 1, 64, 2)), np.empty((len(r), 0, 64, 2))
+    half = np.array([0.5 * math.pi])
+    ring_sums(1, 0)(np.repeat(half, len(r)), r, half, modes, 99.0, out, nothing, np.empty((64, 0, 2, 1)))
+    expected = ive(np.arange(64), r[:, None])
+    np.testing.assert_allclose(out[:, 0, :, 0], expected, rtol=3e-14, atol=1e-16)
+    assert not out[..., 1].any()
+
+
+@pytest.mark.parametrize(("ratio", "rest"), [(1.0, 1e-9), (1.3, 1e-9), (3.0, 1e-13), (30.0, 1e-6)])
+def test_sums_at_all_lengths_follow_from_a_few(ratio, rest) -> None:
+    high = np.array([ratio, ratio**0.3])
+    between = radii(np.ones(2), high, rest)
+    lengths = np.linspace(np.ones(2), high, 101, axis=1)
+    factors = shares(lengths, between.shape[1])
+    x = np.geomspace(0.01, 60.0, 40)[:, None, None]
+    found = np.einsum("xaj,ajn->xan", np.exp(-x * between), factors)
+    error = np.abs(found - np.exp(-x * lengths)).max()
+    assert error <= rest + 1e-14
+    count = between.shape[1]
+    assert (count == 1 and ratio == 1.0) or error > 1e-3 * rest  # not far more than asked
 
 
 def test_columns_of_other_values_have_the_largest_size_at_last() -> None:

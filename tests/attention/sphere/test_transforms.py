@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -17,8 +15,7 @@ FINE = 96
 
 
 def nodes_of(n):
-    rings = np.arange(n // 2)
-    return ring_nodes((rings + 0.5) * (2.0 * math.pi / n), np.full(n // 2, n), n)
+    return ring_nodes(n // 2)
 
 
 def smooth(k):

@@ -28,24 +28,12 @@ from torch import Tensor
 from metastable.attention.backwards import Backwards
 from metastable.attention.direct import adjoint_cost, adjoint_over_pairs
 from metastable.attention.operands import Operands
-from metastable.attention.sphere.ellipsoid import Ellipsoid
 from metastable.attention.sphere.gridding import columns_of, interpolator, rows_of
-from metastable.attention.sphere.layout import (
-    along_rings,
-    chart_nodes,
-    depth,
-    fewer,
-    level_nodes,
-    levels,
-    sum_of_sizes,
-)
-from metastable.attention.sphere.nodes import attend_rings, node_attention, ring_nodes
+from metastable.attention.sphere.layout import meet, sum_of_sizes, targets_of
+from metastable.attention.sphere.nodes import ring_nodes
 from metastable.attention.sphere.plan import Plan, Surface, plan, surface
 from metastable.attention.sphere.transforms import Placed, fine_field, node_weights, placed, slopes, spectra
 from metastable.threads import over_rows
-
-PIECES = 8
-"""Ranges of nodes whose sums are kept apart until the end, so that the digits do not depend on the threads."""
 
 
 class Laid(NamedTuple):
@@ -84,14 +72,14 @@ def laid_cost(laid: Laid) -> float:
     """Rough nanoseconds of one core: tokens, nodes, the layout of an ellipsoid, and rows over all keys."""
     n, where = len(laid.held), laid.where
     alone = (1.0 - float(laid.held.mean())) * adjoint_cost(n, 3)
-    return 700.0 * n + 2.0 * laid.grids.nanoseconds + (5e6 if where.ellipsoid else 0.0) + alone
+    return 1000.0 * n + 3.5 * laid.grids.nanoseconds + (5e6 if where.ellipsoid else 0.0) + alone
 
 
 def sphere_adjoint(given: Backwards, laid: Laid) -> tuple[Float[Tensor, "n 3"], Float[Tensor, "n 3"]]:
     """(by_query, by_key along the sphere) for keys of unit length."""
     where, grids = laid.where, laid.grids
     kept, n = grids.window, len(laid.mass)
-    keys = placed(given.keys.numpy(), kept.fine)
+    keys = placed(given.keys.numpy(), kept.fine, where.turn)
     queries = _placed_queries(given, keys, where, grids)
     sent = laid.weight[:, None] * torch.column_stack((given.cotangent, given.shift)).numpy()
     size = float(np.sqrt(np.square(sent).sum(axis=1)).sum()) or 1.0
@@ -101,8 +89,7 @@ def sphere_adjoint(given: Backwards, laid: Laid) -> tuple[Float[Tensor, "n 3"], 
     else:
         of_mass = spectra(keys, laid.mass[:, None], kept, grids.coarse_keys)[0]
         of_sent = spectra(queries, sent, kept, grids.coarse_queries)
-    between = _between_rings if where.ellipsoid is None else _between_levels
-    moments, gradient = between(where, grids, of_mass, of_sent)
+    moments, gradient = _between(where, grids, of_mass, of_sent)
     second = np.empty((n, 5))
     for columns in (slice(0, 3), slice(3, 5)):
         second[:, columns] = _interpolated(queries, _fields(moments[:, columns], grids), grids)
@@ -117,10 +104,8 @@ def _placed_queries(given: Backwards, keys: Placed, where: Surface, grids: Plan)
     """The queries on their grid: where the keys are if they are a multiple of them."""
     points = given.queries.numpy()
     if where.ellipsoid is not None:
-        points = where.ellipsoid.chart(grids.power, points)
-    elif (
-        np.abs(points - where.longest * given.keys.numpy()).max() <= 4.0 * where.longest * np.finfo(np.float64).eps
-    ):
+        return placed(points, grids.window.fine, where.ellipsoid.chart(grids.stretch))
+    if np.abs(points - where.longest * given.keys.numpy()).max() <= 4.0 * where.longest * np.finfo(np.float64).eps:
         return keys
     return placed(points, grids.window.fine)
 
@@ -131,62 +116,18 @@ def _squares(nodes: np.ndarray) -> np.ndarray:
     return np.stack((x * x, y * y, x * y, x * z, y * z), axis=1)
 
 
-def _between_rings(
+def _between(
     where: Surface, grids: Plan, of_mass: np.ndarray, of_sent: list[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
     """(rings, 5, N/2 + 1) second moments at the nodes, transformed along rings; fields of the gradient of H."""
-    kept, n = grids.window, grids.coarse_queries
-    mass = node_weights(of_mass, kept, n)[:, None]
-    sent = np.stack([node_weights(part, kept, n) for part in of_sent], axis=1)
-    rings = np.arange(n // 2)
-    nodes = ring_nodes((rings + 0.5) * (2.0 * math.pi / n), np.full(n // 2, n), n)
-    reach = depth(max(sum_of_sizes(mass), sum_of_sizes(sent)), grids)
-    columns = np.concatenate((mass * _squares(nodes), sent, mass), axis=1)
-    along, _ = attend_rings(where.longest, columns, reach)
-    heard = fft.irfft(along[:, 5:], n=n)
-    return along[:, :5], _gradient((heard[:, :3] * nodes).sum(axis=1) - heard[:, 3], grids)
-
-
-def _between_levels(
-    where: Surface, grids: Plan, of_mass: np.ndarray, of_sent: list[np.ndarray]
-) -> tuple[np.ndarray, np.ndarray]:
-    """The same for queries on an ellipsoid."""
-    assert isinstance(where.ellipsoid, Ellipsoid)
-    kept, n, chart = grids.window, grids.coarse_queries, chart_nodes(where.ellipsoid, grids)
-    few = fewer(np.stack([node_weights(part, kept, n) for part in of_sent], axis=1), chart.counts)
-    sent = np.concatenate([ring[:, :count].T for ring, count in zip(few, chart.counts, strict=True)])
-    moments, fields = np.empty((len(sent), 5)), []
-    for rows, _, (longest, count) in levels(chart, grids):
-        mass = node_weights(of_mass, kept, count)[:, None]
-        moments[rows], values = _meet(chart.targets[rows], sent[rows], mass, longest, grids)
-        fields.append(_gradient(values, grids))
-    return along_rings(moments, chart.counts, n), sum(fields[1:], fields[0])
-
-
-def _meet(
-    targets: np.ndarray, sent: np.ndarray, mass: np.ndarray, longest: float, grids: Plan
-) -> tuple[np.ndarray, np.ndarray]:
-    """(n, 5) second moments at the targets of one level; (N/2, N) H at the nodes of its keys, of weights `mass`."""
-    rings, few = level_nodes(mass, longest, grids)
-    columns, count = few * _squares(rings.nodes), mass.shape[2]
-    reach = depth(max(sum_of_sizes(mass), float(np.linalg.norm(sent, axis=1).sum())), grids)
-    attend, heard = node_attention(5, back=True), np.zeros((PIECES, len(rings.counts), count))
-    sums = np.empty((len(targets), 5))
-    edges = [len(targets) * piece // PIECES for piece in range(PIECES + 1)]
-
-    def work(first: int, last: int) -> None:
-        for piece in range(first, last):
-            part = slice(edges[piece], edges[piece + 1])
-            attend(targets[part], *rings, columns, grids.soft, reach, sums[part], sent[part], heard[piece])
-
-    over_rows(work, PIECES, cost=1e3 * len(targets))
-    on_rings = np.concatenate([ring[:held] for ring, held in zip(heard.sum(axis=0), rings.counts, strict=True)])
-    return sums, fft.irfft(along_rings(on_rings[:, None], rings.counts, count)[:, 0], n=count)
-
-
-def _gradient(values: np.ndarray, grids: Plan) -> np.ndarray:
-    """(rows, 3, columns): the gradient along the sphere of a function at N/2 rings of N nodes, on the fine grid."""
-    return _fields(fft.rfft(slopes(values)), grids)
+    kept = grids.window
+    mass = node_weights(of_mass, kept, grids.coarse_keys)[:, None]
+    sent = np.stack([node_weights(part, kept, grids.coarse_queries) for part in of_sent], axis=1)
+    nodes = where.turned_back(ring_nodes(len(mass)))
+    weight = max(sum_of_sizes(mass), sum_of_sizes(sent))
+    moments, heard = meet(targets_of(where, grids), mass * _squares(nodes), sent, weight, grids)
+    slope = where.turned_back(slopes((heard[:, :3] * nodes).sum(axis=1) - heard[:, 3]))
+    return moments, _fields(fft.rfft(slope), grids)
 
 
 def _fields(along: np.ndarray, grids: Plan) -> np.ndarray:

@@ -4,15 +4,16 @@ Queries z = A y, y on S^2, lie on {|P^-1 z| = 1}, P = (A A^T)^(1/2) with eigenva
 function of y, e^{<z, k> - |z|} changes fast where |A y| is small, for z turns by b/a times the angle that y
 turns by; as a function of u = z/|z| it changes fast where |z| falls off from its largest value, within a/b.
 Between them lie the charts
-    v = P^-t z/|P^-t z| on S^2,   z(v) = P^t v/|P^(t-1) v|,
-t = 1 for y up to a rotation, t = 0 for u. For t = 1/2 the scale is 1/sqrt(b) everywhere, as for queries of
-length b, unless b/a is large compared with b.
+    v = D^-1 z/|D^-1 z| on S^2,   z(v) = D v/|P^-1 D v|,
+D = P for y up to a rotation, D = 1 for u. For D = P^(1/2) the scale is 1/sqrt(b) everywhere, as for queries of
+length b, unless b/a is large compared with b. The poles of v lie on one of the axes of P, of which D is a function
+but for the other two, which it stretches alike: circles of latitude are then circles of latitude of u.
 
 With x + is in place of an angle x of v, v = v' + iv'', the modulus of e^{<z, k> - h}, h^2 = |z|^2 + c^2, is at
 most
     e^{r(s)},   r = largest |Re z| - Re h,
 and its Fourier coefficient l at most e^{r(s) - ls} for every s. z and h are quotients of square roots of the
-forms |P^t v|^2 + c^2 |P^(t-1) v|^2 and |P^(t-1) v|^2, analytic as long as neither vanishes, which tanh s <
+forms |D v|^2 + c^2 |P^-1 D v|^2 and |P^-1 D v|^2, analytic as long as neither vanishes, which tanh s <
 sqrt(least/largest eigenvalue) of both makes sure of. In the frame of the axes of P, r is largest where v' and
 v'' lie in the planes of the axes, and there everything is real (found numerically;
 `tests/attention/sphere/test_ellipsoid.py` repeats it).
@@ -39,18 +40,25 @@ class Ellipsoid(NamedTuple):
     frame: np.ndarray
     """(3, 3): the eigenvectors as rows."""
 
-    def chart(self, power: float, points: np.ndarray) -> np.ndarray:
-        """(n, 3): vectors along v = P^-t z/|P^-t z| of points z (n, 3)."""
-        return points @ (self.frame.T * self.axes**-power)
+    @classmethod
+    def of(cls, axes: np.ndarray, frame: np.ndarray) -> Ellipsoid:
+        """From the lengths of the axes, the longest first, and the axes: the two that differ least are no poles."""
+        order = [0, 1, 2] if axes[0] * axes[2] <= axes[1] ** 2 else [1, 2, 0]
+        return cls(axes[order], frame[order])
 
-    def at(self, power: float, v: np.ndarray) -> np.ndarray:
-        """(n, 3): z(v) of unit vectors v (n, 3)."""
-        lengths = np.sqrt(v**2 @ self.axes ** (2.0 * power - 2.0))
-        return (v * self.axes**power / lengths[:, None]) @ self.frame
+    def stretch(self, power: float) -> np.ndarray:
+        """(3,): D = P^power, alike on the first two axes."""
+        across = math.sqrt(self.axes[0] * self.axes[1])
+        return np.array([across, across, self.axes[2]]) ** power
 
-    def lengths(self, power: float, v: np.ndarray) -> np.ndarray:
-        """(n,): |z(v)|."""
-        return np.sqrt(v**2 @ self.axes ** (2.0 * power) / (v**2 @ self.axes ** (2.0 * power - 2.0)))
+    def chart(self, stretch: np.ndarray) -> np.ndarray:
+        """(3, 3): points z (n, 3) times it lie along v."""
+        return self.frame.T / stretch
+
+    def lengths(self, stretch: np.ndarray, v: np.ndarray) -> np.ndarray:
+        """(...): |z(v)| of unit vectors v (..., 3)."""
+        squares = v**2
+        return np.sqrt((squares @ stretch**2) / (squares @ (stretch / self.axes) ** 2))
 
 
 class Smoothness(NamedTuple):
@@ -69,10 +77,9 @@ class Smoothness(NamedTuple):
         return float(((self.rise - np.log(rest * np.minimum(self.s, 1.0))) / self.s).min())
 
 
-def smoothness(surface: Ellipsoid, power: float, soft: float, high: float | None = None) -> Smoothness:
-    """Bounds along great circles through the poles and all circles of latitude, or where sin(theta) = `high`."""
-    low_form = surface.axes ** (2.0 * power - 2.0)
-    high_form = surface.axes ** (2.0 * power)
+def smoothness(surface: Ellipsoid, stretch: np.ndarray, soft: float) -> Smoothness:
+    """Bounds along great circles through the poles and all circles of latitude."""
+    low_form, high_form = (stretch / surface.axes) ** 2, stretch**2
     top_form = high_form + soft**2 * low_form
     ratio = min(float(form.min() / form.max()) for form in (low_form, top_form))
     s = np.linspace(0.0, 1.0, _STEPS + 2)[1:-1] * min(math.atanh(min(math.sqrt(ratio), 1.0 - 1e-6)), _WIDEST)
@@ -80,15 +87,8 @@ def smoothness(surface: Ellipsoid, power: float, soft: float, high: float | None
     rise = np.zeros(_STEPS)
     for across in range(3):
         for along in range(3):
-            if along == across or (high is not None and 2 in (along, across)):
-                continue
-            # v' along one axis (and the pole's, on a circle of latitude), v'' along another one.
-            real, imaginary = np.zeros((3, 1)), np.zeros((3, 1))
-            real[along], imaginary[across] = 1.0, 1.0
-            squares, others = real * stretched, imaginary * shifted
-            if high is not None:
-                squares, others = squares * high**2, others * high**2
-                squares[2] += 1.0 - high**2
-            root = np.sqrt(low_form @ (squares - others))
-            rise = np.maximum(rise, (np.sqrt(high_form @ squares) - np.sqrt(top_form @ (squares - others))) / root)
+            if along != across:  # v' along one axis, v'' along another one
+                root = np.sqrt(low_form[along] * stretched - low_form[across] * shifted)
+                top = np.sqrt(top_form[along] * stretched - top_form[across] * shifted)
+                rise = np.maximum(rise, (np.sqrt(high_form[along] * stretched) - top) / root)
     return Smoothness(s, rise)

@@ -8,8 +8,8 @@ is a smooth function of the angles of v, and so is e^{<z, k> - h} as a function 
 that covers the sphere twice (theta once around), both are known from N x N nodes, N about sqrt(8 |z|
 log(1/eps)):
 1. masses are spread to a fine grid (`sphere.gridding`), and Fourier transforms make weights of coarse nodes of them
-   (`sphere.transforms`), fewer nodes for shorter queries;
-2. T is summed at the coarse nodes of v over nodes near z (`sphere.nodes`);
+   (`sphere.transforms`);
+2. T is summed at the coarse nodes of v, whose rings meet those of the keys mode by mode (`sphere.nodes`);
 3. Fourier transforms bring T to the fine grid, and every query interpolates it there.
 All this errs by at most eps relative to e^{h}, where eps is known before any token is seen: along the circles
 of theta and of phi, e^{<z, k> - |z|} has the Fourier coefficients e^{-r} I_l(r), r <= |z|, and the window errs
@@ -18,9 +18,8 @@ It is small for queries that look at keys, and useless for those that look away 
 != I): rows with too large an error are handed to the cells of `sphere.cells`, which hold there, too, but cost
 more per token.
 
-Cost: about 0.55 us of CPU time per token, at any rtol, and O(beta log(1/rtol)) for the grids when A is a
-multiple of a rotation; otherwise O(beta log(1/rtol)^2) pairs of nodes. Limits as for the cells, and queries as
-above.
+Cost: about 0.55 us of CPU time per token, at any rtol, and O(beta log(1/rtol)^2) for the grids, ten to thirty
+times as much when A is no multiple of a rotation. Limits as for the cells, and queries as above.
 """
 
 from __future__ import annotations
@@ -35,13 +34,11 @@ from torch import Tensor
 from metastable.attention.direct import FUSED
 from metastable.attention.operands import Operands
 from metastable.attention.sphere.cells import attend_sphere_cells, checked_keys, other_values
-from metastable.attention.sphere.ellipsoid import Ellipsoid
 from metastable.attention.sphere.gridding import columns_of, interpolator, rows_of
-from metastable.attention.sphere.layout import along_rings, chart_nodes, depth, level_nodes, levels, sum_of_sizes
-from metastable.attention.sphere.nodes import NOBODY, attend_rings, node_attention, ring_nodes, with_sizes
+from metastable.attention.sphere.layout import largest_sums, meet, sum_of_sizes, targets_of
+from metastable.attention.sphere.nodes import ring_nodes, with_sizes
 from metastable.attention.sphere.plan import Plan, Surface, plan, surface
 from metastable.attention.sphere.transforms import fine_field, node_weights, placed, spectra
-from metastable.attention.sphere.window import Window
 from metastable.errors import InvalidInput
 from metastable.threads import over_rows
 
@@ -84,15 +81,24 @@ def attend_sphere_grid(operands: Operands, rtol: float) -> tuple[Float[Tensor, "
     if grids is not None:
         total_mass = float(m.sum())
         total = log_partition.numpy()
-        error = _attend_grid(operands, where, k, m / total_mass, grids, mean.numpy(), total)
-        with np.errstate(divide="ignore"):
-            errors = np.where(total > error, 2.0 * error / (total - error), np.inf)
-        squares = np.einsum("ic,ic->i", queries.numpy(), queries.numpy()) * operands.beta**2
-        depths = np.log(np.maximum(total, 1e-300))
-        # Queries longer by 1 + miss have their x = |z| - <z, k> times that: weights e^-x differ by miss x e^-x,
-        # which is at most L (e^-x + e^-L) miss for every L >= 1.
-        errors += rounding + 2.0 * where.longest * off_sphere + 4.0 * where.miss * (1.0 - depths)
-        total[:] = depths + np.sqrt(squares + grids.soft**2) + math.log(total_mass)
+        error, shared = _attend_grid(operands, where, k, m / total_mass, grids, mean.numpy(), total)
+        along = operands.queries.numpy()
+
+        def judge(first: int, last: int) -> None:
+            part = slice(first, last)
+            squares = np.einsum("ic,ic->i", along[part], along[part]) * operands.beta**2
+            # Of all nodes, a share within reach of a target of that length; most of them near a pole.
+            relative = error + shared / np.sqrt(1.0 + np.sqrt(0.8 * np.sqrt(squares)))
+            left = total[part] - relative
+            with np.errstate(divide="ignore", invalid="ignore"):
+                bound = np.where(left > 0.0, 2.0 * relative / left, np.inf)
+            depths = np.log(np.maximum(total[part], 1e-300))
+            # Queries longer by 1 + miss have their x = |z| - <z, k> times that: weights e^-x differ by miss x e^-x,
+            # which is at most L (e^-x + e^-L) miss for every L >= 1.
+            errors[part] = bound + rounding + 2.0 * where.longest * off_sphere + 4.0 * where.miss * (1.0 - depths)
+            total[part] = depths + np.sqrt(squares + grids.soft**2) + math.log(total_mass)
+
+        over_rows(judge, n, cost=60.0 * n)
     failed = np.flatnonzero(~(errors <= rtol))
     bound = float(errors.max(initial=rounding, where=errors <= rtol))
     if len(failed):
@@ -124,16 +130,18 @@ def grid_cost(operands: Operands, rtol: float) -> float:
 def _attend_grid(
     operands: Operands, where: Surface, keys: np.ndarray, mass: np.ndarray, grids: Plan, mean: np.ndarray,
     total: np.ndarray,
-) -> np.ndarray:  # fmt: skip
-    """Fills the means and the total T of all queries; returns bounds of their errors relative to e^{h}."""
+) -> tuple[float, float]:  # fmt: skip
+    """Fills the means and the total T of all queries; returns a bound of their errors relative to e^{h}, and what
+    rounding of all nodes adds to it.
+    """
     kept = grids.window
-    tokens = placed(keys, kept.fine)
+    tokens = placed(keys, kept.fine, where.turn)
     values, longest_value = other_values(operands)
     columns = [mass] if values is None else [*(values.T * mass), mass]
     modes = [spectra(tokens, column[:, None], kept, grids.coarse_keys)[0] for column in columns]
-    fields, errors = _fields(where, modes, grids)
+    fields, error, before = _fields(where, modes, grids)
     if where.ellipsoid is not None:
-        tokens = placed(where.ellipsoid.chart(grids.power, operands.queries.numpy()), kept.fine)
+        tokens = placed(operands.queries.numpy(), kept.fine, where.ellipsoid.chart(grids.stretch))
     elif where.points is not None:
         tokens = placed(where.points, kept.fine)
     interpolate = interpolator(kept.width, len(kept.table) - 1)
@@ -149,68 +157,32 @@ def _attend_grid(
         mean[:, part] = three
     if longest_value != 1.0:
         mean *= longest_value
-    if len(errors) > 1:
-        lengths = np.sqrt(np.einsum("ic,ic->i", operands.queries.numpy(), operands.queries.numpy())) * operands.beta
-        # A row near the shortest queries of a level interpolates between nodes of the next one, too.
-        level = np.log2(where.longest / np.maximum(0.8 * lengths, 1e-300)).astype(np.int64)
-        errors = errors[np.clip(level, 0, len(errors) - 1)]
-    return grids.error + errors
+    return grids.error + error, before
 
 
-def _fields(where: Surface, modes: list[np.ndarray], grids: Plan) -> tuple[np.ndarray, np.ndarray]:
-    """(rows, c, columns): T on the padded fine grid; its error relative to e^{h} at each level, aliases aside."""
+def _fields(where: Surface, modes: list[np.ndarray], grids: Plan) -> tuple[np.ndarray, float, float]:
+    """(rows, c, columns): T on the padded fine grid; its error relative to e^{h}, aliases aside; and what rounding
+    of the weights of all nodes adds up to.
+    """
     kept, n = grids.window, grids.coarse_queries
-    if where.ellipsoid is None:
-        weights = np.stack([node_weights(part, kept, n) for part in modes], axis=1)
-        rings = np.arange(len(weights))
-        nodes = ring_nodes((rings + 0.5) * (math.pi / len(rings)), np.full(len(rings), n), n)
-        along, largest = attend_rings(
-            where.longest, with_sizes(weights, nodes), depth(sum_of_sizes(weights), grids)
-        )
-        rounding = [_rounding(where.longest, where.shortest, weights, largest, kept)]
-    else:
-        along, rounding = _attend_ellipsoid(where.ellipsoid, modes, grids)
+    targets = targets_of(where, grids)
+    weights = np.stack([node_weights(part, kept, grids.coarse_keys) for part in modes], axis=1)
+    columns = with_sizes(weights, where.turned_back(ring_nodes(len(weights))))
+    nothing = np.empty((n // 2, 0, n))
+    along, _ = meet(targets, columns[:, :-1], nothing, sum_of_sizes(weights), grids)
+    largest, steepest = largest_sums(targets, columns[:, -1], grids)
     fields = np.empty((rows_of(kept.fine, kept.width), along.shape[1], columns_of(kept.fine, kept.width)))
-    rough = np.array([fine_field(along[:, c, : n // 2], kept, fields[:, c]) for c in range(along.shape[1])])
-    interpolated = min(1.02 * max(float(np.linalg.norm(rough[:-1])), rough[-1]), grids.interpolated)
-    return fields, interpolated + 1.1 * grids.pruned + np.array(rounding)
-
-
-def _attend_ellipsoid(
-    where: Ellipsoid, modes: list[np.ndarray], grids: Plan
-) -> tuple[np.ndarray, list[float]]:  # fmt: skip
-    """Sums as those of `attend_rings`, at z(v) for the nodes v of N/2 rings, and their rounding at each level."""
-    kept, chart = grids.window, chart_nodes(where, grids)
-    columns = 4 if len(modes) == 1 else len(modes)
-    sums, rounding = np.empty((len(chart.targets), columns)), []
-    for rows, above, (longest, count) in levels(chart, grids):
-        weights = np.stack([node_weights(part, kept, count) for part in modes], axis=1)
-        found = _attend_level(chart.targets[rows], weights, longest, grids)
-        sums[rows] = found[:, :-1]
-        largest = float(found[:, -1].max(initial=0.0))
-        rounding.append(_rounding(longest, max(above, float(where.axes.min())), weights, largest, kept))
-    return along_rings(sums, chart.counts, grids.coarse_queries), rounding
-
-
-def _attend_level(targets: np.ndarray, weights: np.ndarray, longest: float, grids: Plan) -> np.ndarray:
-    """(n, c + 1): sums at targets that are no longer than `longest` over the nodes with weights (rings, c, N)."""
-    rings, few = level_nodes(weights, longest, grids)
-    columns = with_sizes(few, rings.nodes)
-    attend, reach = node_attention(columns.shape[1]), depth(sum_of_sizes(weights), grids)
-    sums = np.empty((len(targets), columns.shape[1]))
+    rough = np.empty(along.shape[1])
 
     def work(first: int, last: int) -> None:
-        attend(targets[first:last], *rings, columns, grids.soft, reach, sums[first:last], NOBODY, NOBODY)
+        for c in range(first, last):
+            rough[c] = fine_field(along[:, c, : n // 2], kept, fields[:, c])
 
-    over_rows(work, len(targets), cost=1e3 * len(targets), quantum=512)
-    return sums
-
-
-def _rounding(longest: float, shortest: float, weights: np.ndarray, largest: float, kept: Window) -> float:
-    """Rounding relative to e^{h}: of the scores at the nodes, and of the transforms before and after."""
+    over_rows(work, len(rough), cost=20.0 * kept.fine**2 * len(rough))
+    interpolated = min(1.02 * max(float(np.linalg.norm(rough[:-1])), rough[-1]), grids.interpolated)
+    # Rounding of the scores at the nodes, and of the transforms before and after.
     eps = np.finfo(np.float64).eps
     stages = 8.0 * eps * 2.0 * math.log2(kept.fine)
-    # The nodes within reach of a target, counted with the squares of their weights; most of them near a pole.
-    reached = math.sqrt(weights[:, 0].size / (1.0 + math.sqrt(shortest)))
-    before = stages * float(np.linalg.norm(weights)) * reached
-    return eps * (16.0 + 4.0 * longest) * largest + before + stages * largest
+    rounding = eps * (16.0 * largest + 4.0 * steepest) + stages * largest
+    before = stages * float(np.linalg.norm(weights)) * math.sqrt(weights[:, 0].size)
+    return fields, interpolated + 1.1 * grids.pruned + rounding, before

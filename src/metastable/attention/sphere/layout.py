@@ -1,92 +1,116 @@
-"""Where the nodes of the grid on S^2 lie for queries on an ellipsoid, and which of them meet (`sphere.grid`).
+"""Where the nodes of the queries lie on their surface, and what they and the nodes of the keys give each other
+(`sphere.grid`, `sphere.adjoint`).
 
-Rings near the poles are known from fewer nodes, of keys and of queries: this costs a tenth of `Plan.pruned`.
-Shorter queries meet fewer nodes of the keys: every level of `Plan.levels` has rings of its own.
+Both are rings around the same poles, those of the keys on the unit sphere; along a ring of the queries the length
+of z varies as much as the two axes across the poles differ, and sums are interpolated between a few lengths
+(`sphere.nodes`), at the cost of a tenth of `Plan.pruned`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 from scipy import fft
 
-from metastable.attention.sphere.ellipsoid import Ellipsoid, smoothness
-from metastable.attention.sphere.nodes import BAND, ring_nodes
-from metastable.attention.sphere.plan import Plan, thinned
-from metastable.attention.sphere.window import lebesgue, von_mises
+from metastable.attention.sphere.nodes import BLOCK, radii, ring_sums, shares
+from metastable.attention.sphere.plan import Plan, Surface
+from metastable.attention.sphere.window import lebesgue
+from metastable.threads import over_rows
+
+PIECES = 4
+"""Ranges of rings whose sums at the keys are kept apart until the end, so that the digits do not depend on the
+threads."""
+_CHUNK = 4
+"""Rings, on either side of the equator, that are summed before they are transformed: some megabytes."""
 
 
-class Chart(NamedTuple):
-    """Nodes v of the chart of an ellipsoid, ring after ring."""
+class Targets(NamedTuple):
+    """Nodes of the chart of the queries: N/2 rings of N nodes."""
 
-    counts: np.ndarray
-    """(N/2,): nodes on each ring."""
-    targets: np.ndarray
-    """(nodes, 3): z(v)."""
+    angles: np.ndarray
+    """(N/2,): angle between z and the poles."""
     lengths: np.ndarray
-    """(nodes,): |z(v)|."""
-    order: np.ndarray
-    """An order in which neighbours are near each other."""
+    """(N/2, N): |z|; (N/2, 1) if they are all the same."""
 
 
-class Rings(NamedTuple):
-    """Rings of nodes on the unit sphere, as `nodes.node_attention` takes them."""
-
-    theta: np.ndarray
-    counts: np.ndarray
-    nodes: np.ndarray
-
-
-def chart_nodes(where: Ellipsoid, grids: Plan) -> Chart:
-    """The nodes of N/2 rings of the chart, N for the queries."""
+def targets_of(where: Surface, grids: Plan) -> Targets:
+    """The nodes of the queries on their surface."""
     n = grids.coarse_queries
-    theta, counts = thinned(
-        n, lambda high: smoothness(where, grids.power, grids.soft, high).coefficients(n), _left_out(1.0, grids)
-    )
-    phi = np.concatenate([np.arange(count) * (2.0 * math.pi / count) for count in counts])
-    high, low = np.repeat(np.sin(theta), counts), np.repeat(np.cos(theta), counts)
-    v = np.stack((high * np.cos(phi), high * np.sin(phi), low), axis=1)
-    order = np.lexsort((phi, np.repeat(np.arange(len(theta)) // BAND, counts)))
-    return Chart(counts, where.at(grids.power, v), where.lengths(grids.power, v), order)
+    theta = (np.arange(n // 2) + 0.5) * (2.0 * math.pi / n)
+    if where.ellipsoid is None:
+        return Targets(theta, np.full((n // 2, 1), where.longest))
+    phi = np.arange(n) * (2.0 * math.pi / n)
+    high, low = np.sin(theta), np.cos(theta)
+    v = np.empty((n // 2, n, 3))
+    v[..., 0], v[..., 1], v[..., 2] = np.outer(high, np.cos(phi)), np.outer(high, np.sin(phi)), low[:, None]
+    angles = np.arctan2(grids.stretch[0] * high, grids.stretch[2] * low)
+    return Targets(angles, where.ellipsoid.lengths(grids.stretch, v))
 
 
-def levels(chart: Chart, grids: Plan) -> Iterator[tuple[np.ndarray, float, tuple[float, int]]]:
-    """(nodes of the chart, the length that they exceed, the level of `Plan`), every node in one level."""
-    # The first level takes those that rounding made longer than the longest query.
-    edges = [math.inf, *(longest for longest, _ in grids.levels[1:]), 0.0]
-    lengths = chart.lengths[chart.order]
-    for level, above, below in zip(grids.levels, edges[1:], edges[:-1], strict=True):
-        yield chart.order[(lengths > above) & (lengths <= below)], above, level
+def meet(
+    targets: Targets, columns: np.ndarray, sent: np.ndarray, weight: float, grids: Plan
+) -> tuple[np.ndarray, np.ndarray]:
+    """Sums of e^{<z, k> - h} w over the nodes k of the keys, of weights (rings, c, N), at all targets z; and back.
+
+    Returns (rings, c, N/2 + 1): the former, transformed along the rings of targets; and (rings, s, N): sums over
+    targets of what they send, (rings, s, N), at the nodes of the keys. The sizes of either sum up to `weight`.
+    """
+    n, kept, count, back = grids.coarse_queries, len(columns), columns.shape[1], sent.shape[1]
+    theta, modes, sent = _thetas(kept), _modes(columns), np.concatenate((sent, sent[::-1]), axis=1)
+    reach, rest = depth(weight, grids), _left_out(weight, grids)
+    along = np.empty((n // 2, count, n // 2 + 1), dtype=np.complex128)
+    pieces = PIECES if back else -(-n // (4 * _CHUNK))
+    received = np.zeros((pieces if back else 1, kept, 2 * back, 2, kept))
+    edges = [n // 4 * piece // pieces for piece in range(pieces + 1)]
+
+    def work(first: int, last: int) -> None:
+        for piece in range(first, last):
+            heard = received[piece if back else 0]
+            for start in range(edges[piece], edges[piece + 1], _CHUNK):
+                some = slice(start, min(start + _CHUNK, edges[piece + 1]))
+                lengths = targets.lengths[some]
+                between = radii(lengths.min(axis=1), lengths.max(axis=1), rest)
+                softer = np.exp(-(grids.soft**2) / (lengths + np.hypot(lengths, grids.soft) + 1e-300))
+                parts = shares(lengths, between.shape[1]) * softer[:, None]
+                angles, radius = _lines(np.repeat(targets.angles[some], between.shape[1]), between.ravel())
+                told = np.zeros((len(angles), 2 * back, kept), dtype=np.complex128)
+                if back:
+                    told[: between.size].reshape(*between.shape, 2 * back, kept)[:] = fft.rfft(
+                        parts[:, :, None] * sent[some, None]
+                    )[..., :kept]
+                found = np.empty((len(angles), 2 * count, kept), dtype=np.complex128)
+                ring_sums(2 * count, 2 * back)(
+                    angles, radius, theta, modes, reach, _pairs(found), _pairs(told), heard
+                )
+                sums = fft.irfft(
+                    found[: between.size].reshape(*between.shape, 2 * count, kept), n=n, norm="forward"
+                )
+                sums *= parts[:, :, None]
+                transformed = fft.rfft(sums.sum(axis=1))
+                along[some], along[::-1][some] = transformed[:, :count], transformed[:, count:]
+
+    over_rows(work, pieces, cost=1e6 * pieces)
+    both = received.sum(axis=0)
+    heard = both[:, :back] + both[:, back:, :, ::-1]
+    return along, fft.irfft((heard[:, :, 0] + 1j * heard[:, :, 1]).T, n=2 * kept, norm="forward")
 
 
-def level_nodes(weights: np.ndarray, longest: float, grids: Plan) -> tuple[Rings, np.ndarray]:
-    """The rings of a level, for queries up to a length, and what is left there of weights (rings, c, N)."""
-    most = weights.shape[2]
-    theta, counts = thinned(
-        most, lambda high: von_mises(longest * high, most), _left_out(sum_of_sizes(weights), grids)
-    )
-    return Rings(theta, counts, ring_nodes(theta, counts, most)), fewer(weights, counts)
+def largest_sums(targets: Targets, sizes: np.ndarray, grids: Plan) -> tuple[float, float]:
+    """The largest sum of e^{<z, k> - |z|} |w| over the nodes of the keys at any target, and of |z| times it."""
+    n, kept = grids.coarse_queries, len(sizes)
+    theta, modes, reach = _thetas(kept), _modes(sizes[:, None]), depth(float(sizes.sum()), grids)
+    angles, least = _lines(targets.angles[: n // 4], targets.lengths[: n // 4].min(axis=1))
+    found, nobody = np.empty((len(angles), 2, kept), dtype=np.complex128), np.empty((kept, 0, 2, kept))
 
+    def work(first: int, last: int) -> None:
+        some, told = slice(first, last), np.empty((last - first, 0, kept, 2))
+        ring_sums(2, 0)(angles[some], least[some], theta, modes, reach, _pairs(found[some]), told, nobody)
 
-def fewer(weights: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """(rings, c, N): weights with the same Fourier coefficients on rings of fewer nodes, zero beyond these."""
-    few, most = np.zeros_like(weights), weights.shape[2]
-    modes = fft.rfft(weights)
-    for ring, count in enumerate(counts):
-        few[ring, :, :count] = fft.irfft(modes[ring, :, : count // 2], n=count) if count < most else weights[ring]
-    return few
-
-
-def along_rings(sums: np.ndarray, counts: np.ndarray, n: int) -> np.ndarray:
-    """(rings, c, N/2 + 1): transforms along rings, as of N nodes each, of sums (nodes, c) on rings of fewer."""
-    along = np.zeros((len(counts), sums.shape[1], n // 2 + 1), dtype=np.complex128)
-    ends = np.cumsum(counts)
-    for ring, (count, end) in enumerate(zip(counts, ends, strict=True)):
-        along[ring, :, : count // 2] = fft.rfft(sums[end - count : end], axis=0)[: count // 2].T * (n / count)
-    return along
+    over_rows(work, len(angles), cost=1e4 * n, quantum=BLOCK)
+    sums = fft.irfft(found[: n // 4], n=n, norm="forward").max(axis=(1, 2))
+    return float(sums.max()), float((sums * targets.lengths[: n // 4].max(axis=1)).max())
 
 
 def depth(total_weight: float, grids: Plan) -> float:
@@ -100,5 +124,34 @@ def sum_of_sizes(weights: np.ndarray) -> float:
 
 
 def _left_out(total_weight: float, grids: Plan) -> float:
-    """What rings with fewer nodes may leave out, for weights of that sum."""
-    return grids.pruned / (50.0 * lebesgue(grids.coarse_queries) ** 2 * max(total_weight, 1.0))
+    """What sums interpolated between lengths may err by, for weights of that sum."""
+    return grids.pruned / (10.0 * lebesgue(grids.coarse_queries) ** 2 * max(total_weight, 1.0))
+
+
+def _thetas(rings: int) -> np.ndarray:
+    return (np.arange(rings) + 0.5) * (math.pi / rings)
+
+
+def _lines(angles: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Angles and lengths of lines of targets, the last ones repeated to a multiple of `BLOCK`."""
+    wanting = -len(angles) % BLOCK
+    return np.pad(angles, (0, wanting), "edge"), np.pad(lengths, (0, wanting), "edge")
+
+
+def _pairs(numbers: np.ndarray) -> np.ndarray:
+    """(..., 2): complex numbers (...) as real ones."""
+    return numbers.view(np.float64).reshape(*numbers.shape, 2)
+
+
+def _modes(columns: np.ndarray) -> np.ndarray:
+    """(M, 2c, 2, rings): real and imaginary parts of the modes below N/2 of weights (rings, c, N) along rings,
+    beside those of the ring on the other side of the equator.
+
+    Rings a and -a meet b and -b by the same numbers: half of the targets, with twice the columns, are all of them.
+    """
+    rings, count, _ = columns.shape
+    modes = fft.rfft(columns.transpose(2, 1, 0), axis=0)[:rings]
+    out = np.empty((rings, 2 * count, 2, rings))
+    out[:, :count, 0], out[:, :count, 1] = modes.real, modes.imag
+    out[:, count:] = out[:, :count, :, ::-1]
+    return out

@@ -29,12 +29,19 @@ class Placed(NamedTuple):
     """Where each row of bins begins."""
 
 
-def placed(points: np.ndarray, fine: int) -> Placed:
-    """The directions of points on the fine grid."""
+def placed(points: np.ndarray, fine: int, matrix: np.ndarray | None = None) -> Placed:
+    """The directions of points (n, 3), or of points times a matrix, on the fine grid."""
     n, scale = len(points), 0.5 * fine / math.pi
-    theta = np.arctan2(np.hypot(points[:, 0], points[:, 1]), points[:, 2]) * scale
-    phi = np.arctan2(points[:, 1], points[:, 0]) * scale
-    phi[phi < 0.0] += fine
+    theta, phi = np.empty(n), np.empty(n)
+
+    def work(first: int, last: int) -> None:
+        x, y, z = (points[first:last] if matrix is None else points[first:last] @ matrix).T
+        theta[first:last] = np.arctan2(np.sqrt(x * x + y * y), z) * scale
+        around = np.arctan2(y, x) * scale
+        around[around < 0.0] += fine
+        phi[first:last] = around
+
+    over_rows(work, n, cost=100.0 * n)
     order, row_start = np.empty(n, dtype=np.int64), np.empty(fine // 2 + 3, dtype=np.int64)
     sorted_theta, sorted_phi = np.empty(n), np.empty(n)
     sort_tokens(theta, phi, fine, order, sorted_theta, sorted_phi, row_start)
