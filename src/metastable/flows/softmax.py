@@ -82,9 +82,9 @@ class SelfAttention(AttendingFlow):
         own = kind.attention is not SelfAttention.attention or kind.drift is not SelfAttention.drift
         if self._foreign or own:
             return super().pullback(t, points, mass)
-        return self.pullback_of(t, points, mass, *self.attention(t, points, mass))
+        return self._pullback_of(t, points, mass, *self.attention(t, points, mass))
 
-    def pullback_of(
+    def _pullback_of(
         self,
         t: float,
         points: Float[Tensor, "n d"],

@@ -159,7 +159,7 @@ class WideTrial:
 
     def _pullback(self, points: Tensor, mean: Tensor, log_partition: Tensor) -> Pullback:
         attended = Attended(mean, log_partition, PRODUCTS.name)
-        return self.flow.pullback_of(0.0, points, self.mass, attended, self.weights)
+        return self.flow._pullback_of(0.0, points, self.mass, attended, self.weights)
 
     def _arrays(self, count: int) -> tuple[np.ndarray, ...]:
         """Memory for y, its lengths, m and log Z of so many stages, each beginning at a line of the cache."""
