@@ -1,11 +1,10 @@
 """Attention of a few thousand tokens on the circle or on S^2: pairs that count, and polynomials for tight nodes.
 
-Keys and queries are sorted along a curve (`nearby.order`) and halved into nodes (`nearby.tree`). A walk over pairs
-of nodes leaves out what cannot count beside a lower bound of the partition, takes one Taylor polynomial for nodes
-that are small together (`nearby.taylor`), as all tokens are for small beta and clusters for any, and leaves the
-rest to groups of eight queries against groups of eight keys (`nearby.walk`), whose exponentials are computed eight
-at a time (`nearby.lanes`). Uniform tokens meet the keys of their own cap, a cluster that is too wide for
-polynomials all of its keys. The bounds are relative to the row's own partition and hold for any tokens.
+Keys and queries are sorted along a curve (`nearby.order`). Eight queries after the other meet the groups of eight
+keys that count for one of them (`nearby.lists`), exponentials computed eight at a time (`nearby.lanes`). Where
+clusters are tight, tokens are halved into nodes first (`nearby.tree`), and a walk over pairs of nodes takes one
+Taylor polynomial for nodes that are small together (`nearby.taylor`), as all tokens are for small beta, and leaves
+the rest to groups (`nearby.walk`). The bounds are relative to the row's own partition and hold for any tokens.
 """
 
 from __future__ import annotations
@@ -20,14 +19,17 @@ from numba import njit
 from torch import Tensor
 
 from metastable.attention.nearby.lanes import LANES
+from metastable.attention.nearby.lists import lists_kernel, measure_caps, tight
 from metastable.attention.nearby.order import curve_order
 from metastable.attention.nearby.taylor import monomials
-from metastable.attention.nearby.tree import levels_for, measure_groups, measure_nodes
+from metastable.attention.nearby.tree import LEAF, levels_for, measure_groups, measure_nodes
 from metastable.attention.nearby.walk import SHARE, rows_kernel, walk_kernel
 from metastable.attention.operands import Operands
 from metastable.errors import InvalidInput
 from metastable.threads import over_rows
 
+_GENTLE = 1.7
+"""beta max|q| up to which one polynomial serves all tokens."""
 _OFF_SPHERE = 1e-6
 """How far squared lengths of keys may be from one."""
 
@@ -67,19 +69,47 @@ def attend_nearby(operands: Operands, rtol: float) -> tuple[Float[Tensor, "q d"]
     sorted_keys, z = np.empty((d + 1, -(-len(k) // LANES) * LANES)), np.empty((d, n_q))
     _sort_keys(k, mass, 1.0 / scale, order, sorted_keys)
     _sort_queries(q, operands.beta, of_queries, z)
-    groups = measure_groups(sorted_keys, d)
-    nodes = measure_nodes(sorted_keys, groups, z, levels_for(len(k)))
+    found, log_z = np.empty((n_q, d)), np.empty(n_q)
+    attend_sorted(sorted_keys, z, operands.sharpness, rtol, found, log_z)
+    _unsort(found, log_z, math.log(scale), of_queries, mean.numpy(), log_partition.numpy())
+    return mean, log_partition, nearby_error(operands, rtol)
+
+
+def nearby_error(operands: Operands, rtol: float) -> float:
+    """The bound that is stated for these operands."""
+    least, most = operands.squared_keys
+    # Keys that are off the sphere by rounding have scores that are that much above what the bounds take.
+    off_sphere = max(1.0 - least, most - 1.0)
+    return 6.0 * SHARE * rtol * math.exp(operands.sharpness * off_sphere) + _rounding(operands)
+
+
+def attend_sorted(
+    keys: np.ndarray, z: np.ndarray, sharpness: float, rtol: float, mean: np.ndarray, log_partition: np.ndarray
+) -> None:
+    """Fill means (n, d) and log-partitions of queries z (d, n), at most `sharpness` long, in the order of a curve.
+
+    keys (d + 1, 8 groups) in that order, the masses in the last row; a last group is filled up with masses zero.
+    """
+    (d, n_q), n_k = z.shape, keys.shape[1]
+    groups, leaves = measure_caps(keys, d, LANES), measure_caps(keys, d, LEAF)
+    if sharpness > _GENTLE and not tight(leaves, sharpness, rtol, monomials(d)):
+        rows = lists_kernel(d)
+
+        def some(first: int, last: int) -> None:
+            rows(first, last, keys, groups, leaves, z, rtol, mean, log_partition)
+
+        over_rows(some, -(-n_q // LANES), cost=0.3 * n_q * n_k)
+        return
+    balls = measure_groups(keys, d)
+    nodes = measure_nodes(keys, balls, z, levels_for(n_k))
     floors, sums = np.empty(n_q), np.zeros((d + 1, n_q))
-    left = walk_kernel(d)(sorted_keys, z, nodes, monomials(d), rtol, floors, sums)
-    found, log_z, rows = np.empty((n_q, d)), np.empty(n_q), rows_kernel(d)
+    left = walk_kernel(d)(keys, z, nodes, monomials(d), rtol, floors, sums)
+    by_node = rows_kernel(d)
 
     def work(first: int, last: int) -> None:
-        rows(first, last, sorted_keys, groups, z, nodes, left, rtol, floors, sums, found, log_z)
+        by_node(first, last, keys, balls, z, nodes, left, rtol, floors, sums, mean, log_partition)
 
-    over_rows(work, len(left), cost=0.2 * operands.pairs)
-    _unsort(found, log_z, math.log(scale), of_queries, mean.numpy(), log_partition.numpy())
-    # Keys that are off the sphere by rounding have scores that are that much above what the bounds take.
-    return mean, log_partition, 6.0 * SHARE * rtol * math.exp(operands.sharpness * off_sphere) + _rounding(operands)
+    over_rows(work, len(left), cost=0.2 * n_q * n_k)
 
 
 def nearby_cost(operands: Operands, rtol: float) -> float:
@@ -97,7 +127,7 @@ def nearby_cost(operands: Operands, rtol: float) -> float:
         share = math.sin(min(0.5 * cap + 15.0 / math.sqrt(n_k), 0.5 * math.pi)) ** 2
     polynomials = (n_q + n_k) * (100.0 if d == 2 else 600.0)
     pairs = (0.06 + 0.75 * share) * n_q * n_k
-    return 1e5 + 120.0 * (n_q + n_k) + (min(pairs, polynomials) if operands.sharpness <= 1.7 else pairs)
+    return 1e5 + 120.0 * (n_q + n_k) + (min(pairs, polynomials) if operands.sharpness <= _GENTLE else pairs)
 
 
 def _rounding(operands: Operands) -> float:
