@@ -47,6 +47,7 @@ class SortedTrial:
         self.rtol, self.stretch = flow.rtol, flow.beta * weights.B_norm
         self.rows = [row.numpy() for row in (*pair.stages, pair.weights)]
         self.B, self.V = (flow.beta * weights.dense_B).numpy(), weights.value.clone().numpy()
+        self.A = np.ascontiguousarray(self.B.T)
         self.share = (mass / mass.max()).numpy()
         self.x, self.slopes = np.empty((d, n)), np.empty((len(self.rows), d, n))
         self.keys, self.z = np.empty((d + 1, -(-n // LANES) * LANES)), np.empty((d, n))
@@ -86,7 +87,11 @@ class SortedTrial:
         _sorted_mass(self.share, self.order, self.keys)
         queries = torch.from_numpy(x @ self.B)
         operands = Operands.checked_before(queries, points, points, self.mass, 1.0)
-        self.kernel = select(operands, self.rtol)
+        # Sorted tokens are the better half of NEARBY on the circle.
+        nearby = (
+            x.shape[1] == 2 and NEARBY.fits(operands, self.rtol) and NEARBY.cost(operands, self.rtol) < math.inf
+        )
+        self.kernel = NEARBY if nearby else select(operands, self.rtol)
         if self.kernel is NEARBY:
             self.flow._note(NEARBY.name, nearby_error(operands, self.rtol))
 
@@ -97,7 +102,7 @@ class SortedTrial:
     def _evaluate(self, out: np.ndarray) -> None:
         """The velocities at y, in the order of the curve."""
         if self.kernel is NEARBY:
-            attend_sorted(self.keys, self.z, self.stretch, self.rtol, self.mean, self.log_z)
+            attend_sorted(self.keys, self.z, self.A, self.stretch, self.rtol, self.mean, self.log_z)
             mean = self.mean
         else:
             n = self.z.shape[1]

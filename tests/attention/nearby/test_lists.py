@@ -39,7 +39,7 @@ def test_caps_hold_their_keys(d, spread):
 @pytest.mark.parametrize(("beta", "most"), [(1.0, 1.0), (60.0, 0.5), (2000.0, 0.15), (1e6, 0.1)])
 @pytest.mark.parametrize("spread", [None, 0.3])
 def test_rows_are_the_sums_over_all_keys(d, beta, most, spread):
-    """Queries of many lengths, in directions of their own: to the tolerance, and the pairs as few as they can be."""
+    """Queries of many lengths, in directions of their own: to the tolerance, with few pairs."""
     n, rtol, rng = 1200, 1e-8, np.random.default_rng(2)
     keys = sorted_tokens(n, d, seed=3, spread=spread)
     z = np.ascontiguousarray(beta * (np.eye(d) + 0.2 * rng.normal(size=(d, d))) @ keys[:d])

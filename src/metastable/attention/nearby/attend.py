@@ -1,10 +1,12 @@
 """Attention of a few thousand tokens on the circle or on S^2: pairs that count, and polynomials for tight nodes.
 
-Keys and queries are sorted along a curve (`nearby.order`). Eight queries after the other meet the groups of eight
-keys that count for one of them (`nearby.lists`), exponentials computed eight at a time (`nearby.lanes`). Where
-clusters are tight, tokens are halved into nodes first (`nearby.tree`), and a walk over pairs of nodes takes one
-Taylor polynomial for nodes that are small together (`nearby.taylor`), as all tokens are for small beta, and leaves
-the rest to groups (`nearby.walk`). The bounds are relative to the row's own partition and hold for any tokens.
+Keys and queries are sorted along a curve (`nearby.order`). On the circle arcs of it have proxies (`nearby.arcs`),
+where queries are a matrix times the keys and arcs hold more keys than that. Else eight queries after the other meet
+the groups of eight keys that count for one of them (`nearby.lists`), exponentials computed eight at a time
+(`nearby.lanes`). Where clusters are tight, tokens are halved into nodes first (`nearby.tree`), and a walk over pairs
+of nodes takes one Taylor polynomial for nodes that are small together (`nearby.taylor`), as all tokens are for small
+beta, and leaves the rest to groups (`nearby.walk`). The bounds are relative to the row's own partition and hold for
+any tokens.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
+from metastable.attention.nearby.arcs import NODES, arcs_for, attend_arcs
 from metastable.attention.nearby.lanes import LANES
 from metastable.attention.nearby.lists import lists_kernel, measure_caps, tight
 from metastable.attention.nearby.order import curve_order
@@ -30,6 +33,10 @@ from metastable.threads import over_rows
 
 _GENTLE = 1.7
 """beta max|q| up to which one polynomial serves all tokens."""
+_COLLINEAR = 1e6
+"""Condition of the Gram matrix of keys from which it says too little of a matrix."""
+_MISSED = 0.02
+"""Part of the tolerance by which queries may miss what a matrix makes of the keys; weights err by twice that."""
 _OFF_SPHERE = 1e-6
 """How far squared lengths of keys may be from one."""
 
@@ -70,7 +77,8 @@ def attend_nearby(operands: Operands, rtol: float) -> tuple[Float[Tensor, "q d"]
     _sort_keys(k, mass, 1.0 / scale, order, sorted_keys)
     _sort_queries(q, operands.beta, of_queries, z)
     found, log_z = np.empty((n_q, d)), np.empty(n_q)
-    attend_sorted(sorted_keys, z, operands.sharpness, rtol, found, log_z)
+    A = linear_map(k, operands.beta * q, rtol) if d == 2 and n_q == len(k) else None
+    attend_sorted(sorted_keys, z, A, operands.sharpness, rtol, found, log_z)
     _unsort(found, log_z, math.log(scale), of_queries, mean.numpy(), log_partition.numpy())
     return mean, log_partition, nearby_error(operands, rtol)
 
@@ -83,14 +91,34 @@ def nearby_error(operands: Operands, rtol: float) -> float:
     return 6.0 * SHARE * rtol * math.exp(operands.sharpness * off_sphere) + _rounding(operands)
 
 
+def linear_map(keys: np.ndarray, queries: np.ndarray, rtol: float) -> np.ndarray | None:
+    """A with queries = A keys for all rows; None where there is no such matrix to a small part of the tolerance."""
+    gram = keys.T @ keys
+    if not np.linalg.cond(gram) < _COLLINEAR:
+        return None
+    A = np.linalg.solve(gram, keys.T @ queries)
+    missed = float(np.abs(queries - keys @ A).max())
+    return np.ascontiguousarray(A.T) if missed <= _MISSED * rtol else None
+
+
 def attend_sorted(
-    keys: np.ndarray, z: np.ndarray, sharpness: float, rtol: float, mean: np.ndarray, log_partition: np.ndarray
-) -> None:
+    keys: np.ndarray, z: np.ndarray, A: np.ndarray | None, sharpness: float, rtol: float, mean: np.ndarray,
+    log_partition: np.ndarray,
+) -> None:  # fmt: skip
     """Fill means (n, d) and log-partitions of queries z (d, n), at most `sharpness` long, in the order of a curve.
 
-    keys (d + 1, 8 groups) in that order, the masses in the last row; a last group is filled up with masses zero.
+    keys (d + 1, 8 groups) in that order, the masses in the last row; a last group is filled up with masses zero. A:
+    the matrix with z = A k, if there is one.
     """
     (d, n_q), n_k = z.shape, keys.shape[1]
+    arcs = arcs_for(keys, n_q, sharpness, rtol) if d == 2 and A is not None else None
+    if arcs is not None:
+
+        def of_arcs(first: int, last: int) -> None:
+            attend_arcs(first, last, keys, arcs, z, A, rtol, mean, log_partition)
+
+        over_rows(of_arcs, len(arcs.sine), cost=100.0 * n_q)
+        return
     groups, leaves = measure_caps(keys, d, LANES), measure_caps(keys, d, LEAF)
     if sharpness > _GENTLE and not tight(leaves, sharpness, rtol, monomials(d)):
         rows = lists_kernel(d)
@@ -113,21 +141,26 @@ def attend_sorted(
 
 
 def nearby_cost(operands: Operands, rtol: float) -> float:
-    """Nanoseconds, measured for 2000 tokens that fill the sphere; wide clusters cost up to twice as much.
+    """Nanoseconds, measured for 2000 tokens that fill the sphere; clusters cost up to twice as much.
 
     Infinite where rounding takes what polynomials and cut-offs leave of the tolerance.
     """
     n_q, n_k, d = len(operands.queries), len(operands.keys), operands.keys.shape[1]
     if d not in (2, 3) or _rounding(operands) > (1.0 - 6.0 * SHARE) * rtol:
         return math.inf
-    cap = math.sqrt(2.0 * (4.0 - math.log(rtol)) / max(operands.sharpness, 1e-9))
+    sharpness, tokens = max(operands.sharpness, 1e-9), n_q + n_k
+    cap = math.sqrt(2.0 * (8.0 - math.log(rtol)) / sharpness)
+    sorting = 1e5 + 50.0 * tokens
     if d == 2:
-        share = min(1.2 * cap / math.pi, 1.0)
+        arcs, share = 6.0 * math.sqrt(sharpness) + 13.0, min(1.3 * cap / math.pi, 1.0)
+        if n_q == n_k and NODES * arcs <= 1.8 * n_q:
+            return sorting + 15.0 * tokens + 150.0 * share * arcs**2
+        share = min(share + 16.0 / n_k, 1.0)
     else:
-        share = math.sin(min(0.5 * cap + 15.0 / math.sqrt(n_k), 0.5 * math.pi)) ** 2
-    polynomials = (n_q + n_k) * (100.0 if d == 2 else 600.0)
-    pairs = (0.06 + 0.75 * share) * n_q * n_k
-    return 1e5 + 120.0 * (n_q + n_k) + (min(pairs, polynomials) if operands.sharpness <= _GENTLE else pairs)
+        share = math.sin(min(0.5 * cap + 7.0 / math.sqrt(n_k), 0.5 * math.pi)) ** 2
+    pairs = (0.03 + 0.5 * share) * n_q * n_k
+    polynomials = (100.0 if d == 2 else 600.0) * tokens
+    return sorting + 70.0 * tokens + (min(pairs, polynomials) if sharpness <= _GENTLE else pairs)
 
 
 def _rounding(operands: Operands) -> float:
