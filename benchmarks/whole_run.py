@@ -235,7 +235,7 @@ def measure(
     w, rho = weights(d), ms.Measure(ms.sphere.uniform(n, d, seed=1))
     x = rho.points.numpy()
     flow = ms.SelfAttention(w, beta)
-    ms.solve(flow, rho, 1e-3)
+    ms.solve(flow, rho, t, rtol=1e-6)  # whatever is compiled on the way
     torch.set_num_threads(threads)
     exact = ms.SelfAttention(w, beta, rtol=None)
     truth = ms.solve(exact, rho, t, rtol=1e-13, atol=1e-14, method="dop853").end.points.numpy()

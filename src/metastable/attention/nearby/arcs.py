@@ -29,8 +29,8 @@ twice that of the mean."""
 WIDEST = 0.24
 """Sine of the widest arc."""
 _WIDTH = 0.5
-"""Sine of an arc times sqrt(beta |q|) at a tolerance of 1e-9, with whose sixteenth root it grows: of 0.3 to 1.3, for
-beta = 1 to 1000, the least time. The bound of wider ones exceeds what they may err, and they are taken key by
+"""Sine of an arc times sqrt(beta |q|) at a tolerance of 1e-9, with whose sixteenth root it grows: of 0.3 to 1.3,
+for beta = 1 to 1000, the least time. The bound of wider ones exceeds what they may err, and they are taken key by
 key."""
 _SPARSE = 1.8
 """Times that width where arcs of it would hold less keys than proxies: then some of them are taken key by key."""

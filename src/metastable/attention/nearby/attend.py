@@ -3,9 +3,9 @@
 Keys and queries are sorted along a curve (`nearby.order`). On the circle arcs of it have proxies (`nearby.arcs`),
 where queries are a matrix times the keys and arcs hold more keys than that. Else eight queries after the other meet
 the groups of eight keys that count for one of them (`nearby.lists`), exponentials computed eight at a time
-(`nearby.lanes`). Where clusters are tight, tokens are halved into nodes first (`nearby.tree`), and a walk over pairs
-of nodes takes one Taylor polynomial for nodes that are small together (`nearby.taylor`), as all tokens are for small
-beta, and leaves the rest to groups (`nearby.walk`). The bounds are relative to the row's own partition and hold for
+(`nearby.lanes`). Where clusters are tight, tokens are halved into nodes first (`nearby.tree`), and a walk over
+pairs of nodes takes one Taylor polynomial for nodes that are small together (`nearby.taylor`), as all tokens are for
+small beta, and leaves the rest to groups (`nearby.walk`). The bounds are relative to the row's own partition and hold for
 any tokens.
 """
 
