@@ -1,12 +1,12 @@
 """Attention of a few thousand tokens on the circle or on S^2: pairs that count, and polynomials for tight nodes.
 
 Keys and queries are sorted along a curve (`nearby.order`). On the circle arcs of it have proxies (`nearby.arcs`),
-where queries are a matrix times the keys and arcs hold more keys than that. Else eight queries after the other meet
-the groups of eight keys that count for one of them (`nearby.lists`), exponentials computed eight at a time
-(`nearby.lanes`). Where clusters are tight, tokens are halved into nodes first (`nearby.tree`), and a walk over
-pairs of nodes takes one Taylor polynomial for nodes that are small together (`nearby.taylor`), as all tokens are for
-small beta, and leaves the rest to groups (`nearby.walk`). The bounds are relative to the row's own partition and hold for
-any tokens.
+where queries are a matrix times the keys and arcs hold more keys than that; on S^2 gentle scores are a sum of few
+spherical harmonics (`nearby.harmonics`). Else eight queries after the other meet the groups of eight keys that
+count for one of them (`nearby.lists`), exponentials computed eight at a time (`nearby.lanes`). Where clusters are
+tight, tokens are halved into nodes first (`nearby.tree`), and a walk over pairs of nodes takes one Taylor
+polynomial for nodes that are small together (`nearby.taylor`), as all tokens are for small beta, and leaves the
+rest to groups (`nearby.walk`). The bounds are relative to the row's own partition and hold for any tokens.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from numba import njit
 from torch import Tensor
 
 from metastable.attention.nearby.arcs import NODES, arcs_for, attend_arcs
+from metastable.attention.nearby.harmonics import attend_harmonics, least_degree_of_harmonics, moments
 from metastable.attention.nearby.lanes import LANES
 from metastable.attention.nearby.lists import lists_kernel, measure_caps, tight
 from metastable.attention.nearby.order import curve_order
@@ -37,6 +38,10 @@ _COLLINEAR = 1e6
 """Condition of the Gram matrix of keys from which it says too little of a matrix."""
 _MISSED = 0.02
 """Part of the tolerance by which queries may miss what a matrix makes of the keys; weights err by twice that."""
+_HARMONIC = 12.0
+"""beta max|q| beyond which rounding leaves nothing of sums of harmonics."""
+_PIECE = 4096
+"""Keys whose moments are summed together."""
 _OFF_SPHERE = 1e-6
 """How far squared lengths of keys may be from one."""
 
@@ -83,6 +88,27 @@ def attend_nearby(operands: Operands, rtol: float) -> tuple[Float[Tensor, "q d"]
     return mean, log_partition, nearby_error(operands, rtol)
 
 
+def _by_harmonics(
+    keys: np.ndarray, z: np.ndarray, degree: int, mean: np.ndarray, log_partition: np.ndarray
+) -> None:
+    """`attend_sorted` by spherical harmonics; pieces of the sums are the same for any number of threads."""
+    (_, n_q), n_k, cost = z.shape, keys.shape[1], 0.2 * (degree + 1) ** 2
+    pieces = np.zeros((-(-n_k // _PIECE), degree + 1, degree + 1, 8))
+
+    def gather(first: int, last: int) -> None:
+        for piece in range(first, last):
+            moments(keys, piece * _PIECE, min((piece + 1) * _PIECE, n_k), degree, pieces[piece])
+
+    over_rows(gather, len(pieces), cost=cost * n_k)
+    gathered = pieces.sum(axis=0)
+    over_rows(
+        lambda first, last: attend_harmonics(first, last, z, gathered, degree, mean, log_partition),
+        n_q,
+        cost=cost * n_q,
+        quantum=_PIECE,
+    )
+
+
 def nearby_error(operands: Operands, rtol: float) -> float:
     """The bound that is stated for these operands."""
     least, most = operands.squared_keys
@@ -119,6 +145,11 @@ def attend_sorted(
 
         over_rows(of_arcs, len(arcs.sine), cost=100.0 * n_q)
         return
+    if d == 3 and sharpness <= _HARMONIC:
+        degree = least_degree_of_harmonics(keys, z, rtol)
+        if degree >= 0:
+            _by_harmonics(keys, z, degree, mean, log_partition)
+            return
     groups, leaves = measure_caps(keys, d, LANES), measure_caps(keys, d, LEAF)
     if sharpness > _GENTLE and not tight(leaves, sharpness, rtol, monomials(d)):
         rows = lists_kernel(d)
@@ -157,6 +188,9 @@ def nearby_cost(operands: Operands, rtol: float) -> float:
             return sorting + 15.0 * tokens + 150.0 * share * arcs**2
         share = min(share + 16.0 / n_k, 1.0)
     else:
+        degree = 7.0 - 0.25 * math.log(1e9 * rtol) + 4.0 * sharpness
+        if degree <= 25.0:
+            return sorting + 0.25 * degree**2 * tokens
         share = math.sin(min(0.5 * cap + 7.0 / math.sqrt(n_k), 0.5 * math.pi)) ** 2
     pairs = (0.03 + 0.5 * share) * n_q * n_k
     polynomials = (100.0 if d == 2 else 600.0) * tokens
