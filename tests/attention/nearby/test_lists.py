@@ -44,8 +44,10 @@ def test_rows_are_the_sums_over_all_keys(d, beta, most, spread):
     keys = sorted_tokens(n, d, seed=3, spread=spread)
     z = np.ascontiguousarray(beta * (np.eye(d) + 0.2 * rng.normal(size=(d, d))) @ keys[:d])
     mean, log_z = np.empty((n, d)), np.empty(n)
+    if coarse := spread is not None:
+        keys[d] = 1.0
     groups, leaves = measure_caps(keys, d, 8), measure_caps(keys, d, 64)
-    pairs = lists_kernel(d)(0, n // 8, keys, groups, leaves, z, rtol, mean, log_z)
+    pairs = lists_kernel(d)(0, n // 8, keys, groups, leaves, z, rtol, coarse, mean, log_z)
     scores = z.T @ keys[:d]
     top = scores.max(axis=1)
     weights = np.exp(scores - top[:, None]) * keys[d]

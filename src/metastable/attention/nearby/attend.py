@@ -22,7 +22,7 @@ from torch import Tensor
 
 from metastable.attention.nearby.arcs import NODES, arcs_for, attend_arcs
 from metastable.attention.nearby.harmonics import attend_harmonics, least_degree_of_harmonics, moments
-from metastable.attention.nearby.lanes import LANES
+from metastable.attention.nearby.lanes import COARSE_ERROR, LANES
 from metastable.attention.nearby.lists import lists_kernel, measure_caps, tight
 from metastable.attention.nearby.order import curve_order
 from metastable.attention.nearby.taylor import monomials
@@ -38,6 +38,8 @@ _COLLINEAR = 1e6
 """Condition of the Gram matrix of keys from which it says too little of a matrix."""
 _MISSED = 0.02
 """Part of the tolerance by which queries may miss what a matrix makes of the keys; weights err by twice that."""
+_COARSE = 1e-10
+"""Tolerance from which exponentials need not be exact to the last digit."""
 _HARMONIC = 12.0
 """beta max|q| beyond which rounding leaves nothing of sums of harmonics."""
 _PIECE = 4096
@@ -114,7 +116,7 @@ def nearby_error(operands: Operands, rtol: float) -> float:
     least, most = operands.squared_keys
     # Keys that are off the sphere by rounding have scores that are that much above what the bounds take.
     off_sphere = max(1.0 - least, most - 1.0)
-    return 6.0 * SHARE * rtol * math.exp(operands.sharpness * off_sphere) + _rounding(operands)
+    return 6.0 * SHARE * rtol * math.exp(operands.sharpness * off_sphere) + _rounding(operands, rtol)
 
 
 def linear_map(keys: np.ndarray, queries: np.ndarray, rtol: float) -> np.ndarray | None:
@@ -152,10 +154,11 @@ def attend_sorted(
             return
     groups, leaves = measure_caps(keys, d, LANES), measure_caps(keys, d, LEAF)
     if sharpness > _GENTLE and not tight(leaves, sharpness, rtol, monomials(d)):
-        rows = lists_kernel(d)
+        rows, mass = lists_kernel(d), keys[d]
+        coarse = rtol >= _COARSE and bool(((mass == 1.0) | (mass == 0.0)).all())
 
         def some(first: int, last: int) -> None:
-            rows(first, last, keys, groups, leaves, z, rtol, mean, log_partition)
+            rows(first, last, keys, groups, leaves, z, rtol, coarse, mean, log_partition)
 
         over_rows(some, -(-n_q // LANES), cost=0.3 * n_q * n_k)
         return
@@ -172,12 +175,12 @@ def attend_sorted(
 
 
 def nearby_cost(operands: Operands, rtol: float) -> float:
-    """Nanoseconds, measured for 2000 tokens that fill the sphere; clusters cost up to twice as much.
+    """Nanoseconds, measured for 2000 tokens that fill the circle or the sphere.
 
     Infinite where rounding takes what polynomials and cut-offs leave of the tolerance.
     """
     n_q, n_k, d = len(operands.queries), len(operands.keys), operands.keys.shape[1]
-    if d not in (2, 3) or _rounding(operands) > (1.0 - 6.0 * SHARE) * rtol:
+    if d not in (2, 3) or _rounding(operands, rtol) > (1.0 - 6.0 * SHARE) * rtol:
         return math.inf
     sharpness, tokens = max(operands.sharpness, 1e-9), n_q + n_k
     cap = math.sqrt(2.0 * (8.0 - math.log(rtol)) / sharpness)
@@ -191,15 +194,25 @@ def nearby_cost(operands: Operands, rtol: float) -> float:
         degree = 7.0 - 0.25 * math.log(1e9 * rtol) + 4.0 * sharpness
         if degree <= 25.0:
             return sorting + 0.25 * degree**2 * tokens
-        share = math.sin(min(0.5 * cap + 7.0 / math.sqrt(n_k), 0.5 * math.pi)) ** 2
+        share = operands.once(_share_that_counts, rtol)
+        share = math.sin(min(math.asin(math.sqrt(share)) + 5.0 / math.sqrt(n_k), 0.5 * math.pi)) ** 2
     pairs = (0.03 + 0.5 * share) * n_q * n_k
     polynomials = (100.0 if d == 2 else 600.0) * tokens
     return sorting + 70.0 * tokens + (min(pairs, polynomials) if sharpness <= _GENTLE else pairs)
 
 
-def _rounding(operands: Operands) -> float:
-    """Of scores and sums, and what polynomials lose where their terms cancel: e^6 rounding units."""
-    return operands.rounding(torch.float64) + 1e-13
+def _share_that_counts(operands: Operands, rtol: float) -> float:
+    """Of the keys, for a query: a sample of both."""
+    queries, keys = (
+        part[:: -(-len(part) // most)] for part, most in ((operands.queries, 24), (operands.keys, 512))
+    )
+    scores = operands.beta * (queries.numpy() @ keys.numpy().T)
+    return float((scores > scores.max(axis=1, keepdims=True) + math.log(SHARE * rtol) - 3.0).mean())
+
+
+def _rounding(operands: Operands, rtol: float) -> float:
+    """Of scores, exponentials and sums, and what polynomials lose where their terms cancel: e^6 rounding units."""
+    return operands.rounding(torch.float64) + 1e-13 + 4.0 * COARSE_ERROR * (rtol >= _COARSE)
 
 
 @njit(cache=True, nogil=True)
