@@ -184,7 +184,7 @@ def nearby_cost(operands: Operands, rtol: float) -> float:
         return math.inf
     sharpness, tokens = max(operands.sharpness, 1e-9), n_q + n_k
     cap = math.sqrt(2.0 * (8.0 - math.log(rtol)) / sharpness)
-    sorting = 1e5 + 50.0 * tokens
+    sorting = 7e4 + 40.0 * tokens
     if d == 2:
         arcs, share = 6.0 * math.sqrt(sharpness) + 13.0, min(1.3 * cap / math.pi, 1.0)
         if n_q == n_k and NODES * arcs <= 1.8 * n_q:
@@ -196,9 +196,9 @@ def nearby_cost(operands: Operands, rtol: float) -> float:
             return sorting + 0.25 * degree**2 * tokens
         share = operands.once(_share_that_counts, rtol)
         share = math.sin(min(math.asin(math.sqrt(share)) + 5.0 / math.sqrt(n_k), 0.5 * math.pi)) ** 2
-    pairs = (0.03 + 0.5 * share) * n_q * n_k
+    pairs = (0.03 + 0.45 * share) * n_q * n_k
     polynomials = (100.0 if d == 2 else 600.0) * tokens
-    return sorting + 70.0 * tokens + (min(pairs, polynomials) if sharpness <= _GENTLE else pairs)
+    return sorting + 60.0 * tokens + (min(pairs, polynomials) if sharpness <= _GENTLE else pairs)
 
 
 def _share_that_counts(operands: Operands, rtol: float) -> float:
