@@ -16,6 +16,7 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
+from metastable import rowwise
 from metastable.attention.nearby import LANES, NEARBY, attend_sorted, curve_order, nearby_error
 from metastable.attention.operands import Operands
 from metastable.attention.select import LEAST_PAIRS, select
@@ -85,7 +86,7 @@ class SortedTrial:
         _sorted(x, self.order, self.x)
         _sorted(slope.numpy(), self.order, self.slopes[0])
         _sorted_mass(self.share, self.order, self.keys)
-        queries = torch.from_numpy(x @ self.B)
+        queries = rowwise.apply(points, torch.from_numpy(self.B))
         operands = Operands.checked_before(queries, points, points, self.mass, 1.0)
         # Sorted tokens are the better half of NEARBY on the circle.
         nearby = (
