@@ -9,11 +9,15 @@ What stands in the file of results is not measured again, so that a run can be m
 Every contestant runs at tolerances a decade apart until its largest error of a token at the end, against a run at
 1e-13 with all digits, is below 1e-8; evaluations and CPU time at that error are interpolated between the last two
 runs. Peers get the faster of a dense numpy and a dense torch right-hand side, diffrax a compiled one. Where a peer
-would take longer than the limit, its evaluations are those of n = 200, times as many as metastable needs more than
-there, and its time is so many evaluations (marked ~), by a run at 1e-2 for diffrax, whose right-hand side is its
-own; the steps of Euler, which is of order one, always follow from a run of 400. LSODA runs where its Jacobian is
-small; --peers names those that run. One thread; CPU time of the process. numpy's BLAS is not told;
+would take longer than the limit, its evaluations are those of fewer tokens, times as many as metastable needs more
+than there, and its time is so many evaluations (marked ~), by a run at 1e-2 for diffrax, whose right-hand side is
+its own; the steps of Euler, which is of order one, always follow from a run of 400. LSODA runs where its Jacobian
+is small; --peers names those that run. CPU time of the process, metastable on one thread. numpy's BLAS is not told;
 OPENBLAS_NUM_THREADS=1 does that.
+From n = 20,000 on a dense matrix of scores is some GB: peers take blocks of rows of the size that is fastest for
+them, --threads of them at a time, each on one thread, so that their CPU time is that of their work alone and only
+the wait is shorter; the reference, at 1e-11, is all pairs with all digits on as many threads. diffrax has no such
+blocks.
 """
 
 from __future__ import annotations
@@ -26,6 +30,7 @@ import math
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +46,10 @@ TARGET = 1e-8
 LSODA_NUMBERS = 700
 """Most coordinates for LSODA, whose Jacobian by differences takes as many evaluations."""
 PEERS = ("SciPy DOP853", "SciPy LSODA", "torchdiffeq dopri5", "torchdiffeq dopri8", "diffrax Dopri8", "Euler")
-CHUNK = 2000
-"""Rows of scores that a right-hand side of a peer holds at once."""
+WHOLE = 2000
+"""Tokens up to which the right-hand side of a peer holds all scores at once."""
+BLOCKS = (20, 50, 200, 1000)
+"""Rows of scores in one block of a peer, beyond."""
 REPEATED = 0.3
 """CPU seconds for which a short run is repeated; the fastest counts."""
 Field = Callable[..., np.ndarray]
@@ -99,13 +106,25 @@ def least_cpu(call: Callable[[], Any]) -> tuple[float, Any]:
     return least, value
 
 
-def fastest(w: ms.AttentionWeights, beta: float, x: np.ndarray) -> tuple[str, Field, float]:
-    """The faster of the dense right-hand sides, and its seconds; of many tokens only some rows are timed."""
-    found, some = [], slice(0, CHUNK)
+def fastest(w: ms.AttentionWeights, beta: float, x: np.ndarray, threads: int) -> tuple[str, Field, float]:
+    """The fastest of the dense right-hand sides and sizes of blocks, and its CPU seconds."""
+    found = []
     for name, field in (("numpy", by_numpy(w, beta)), ("torch", by_torch(w, beta))):
-        found.append((min(cpu(lambda f=field: f(x, some))[0] for _ in range(3)), name, field))
-    seconds, name, field = min(found, key=lambda entry: entry[0])
-    return name, field, seconds * max(1.0, len(x) / CHUNK)
+        for rows in BLOCKS if len(x) > WHOLE else (len(x),):
+            some = slice(0, rows)
+            spent = min(cpu(lambda f=field, some=some: f(x, some))[0] for _ in range(3))
+            found.append((spent * len(x) / rows, rows, name, field))
+    seconds, rows, name, field = min(found, key=lambda entry: entry[0])
+    if rows == len(x):
+        return name, field, seconds
+    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+
+    def in_blocks(y: np.ndarray) -> np.ndarray:
+        parts = [slice(start, start + rows) for start in range(0, len(y), rows)]
+        return np.concatenate(list(pool.map(lambda part: field(y, part), parts)))
+
+    seconds, _ = cpu(lambda: in_blocks(x))
+    return f"{name}, {rows} rows", in_blocks, seconds
 
 
 def scipy_run(field: Field, x: np.ndarray, t: float, method: str) -> Run:
@@ -213,20 +232,30 @@ def euler(field: Field, x: np.ndarray, t: float, truth: np.ndarray, seconds: flo
 
 
 def measure(
-    n: int, d: int, beta: float, t: float, limit: float, known: dict[str, dict[str, Any]], peers: list[str]
+    n: int,
+    d: int,
+    beta: float,
+    t: float,
+    limit: float,
+    threads: int,
+    known: dict[str, dict[str, Any]],
+    peers: list[str],
 ) -> dict[str, Any]:
     w, rho = weights(d), ms.Measure(ms.sphere.uniform(n, d, seed=1))
     x = rho.points.numpy()
     flow = ms.SelfAttention(w, beta)
-    ms.solve(flow, rho, 1e-3)
-    exact = ms.SelfAttention(w, beta, rtol=None if n <= 2000 else 1e-11)
-    truth = ms.solve(exact, rho, t, rtol=1e-13, atol=1e-14, method="dop853").end.points.numpy()
+    ms.solve(flow, rho, t, rtol=1e-6)  # whatever is compiled on the way
+    torch.set_num_threads(threads)
+    exact = ms.SelfAttention(w, beta, rtol=None)
+    rtol = 1e-13 if n <= WHOLE else 1e-11
+    truth = ms.solve(exact, rho, t, rtol=rtol, atol=rtol / 10, method="dop853").end.points.numpy()
+    torch.set_num_threads(1)
     found: dict[str, dict[str, Any]] = {"metastable": at_target(our_run(flow, rho, t), truth, 1e-6)}
-    name, field, seconds = fastest(w, beta, x)
+    name, field, seconds = fastest(w, beta, x, threads)
     runs: dict[str, Run] = {"SciPy DOP853": scipy_run(field, x, t, "DOP853")}
     if importlib.util.find_spec("torchdiffeq") is not None:
         runs |= {f"torchdiffeq {m}": torchdiffeq_run(field, x, t, m) for m in ("dopri5", "dopri8")}
-    if importlib.util.find_spec("diffrax") is not None:
+    if importlib.util.find_spec("diffrax") is not None and n <= WHOLE:
         runs["diffrax Dopri8"] = diffrax_run(w, beta, x, t)
     if n * d <= LSODA_NUMBERS:
         runs["SciPy LSODA"] = scipy_run(field, x, t, "LSODA")
@@ -282,6 +311,7 @@ def main() -> None:
     parser.add_argument("--beta", type=float, nargs="+", help="inverse temperatures")
     parser.add_argument("--t", type=float, nargs="+", help="final times")
     parser.add_argument("--peers", nargs="+", default=list(PEERS), choices=PEERS, help="who runs beside metastable")
+    parser.add_argument("--threads", type=int, default=1, help="of the reference, and of peers for n > 2000")
     parser.add_argument("--limit", type=float, default=30.0, help="CPU seconds above which a peer is forecast")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results", help="folder of the JSON")
     parser.add_argument("--fresh", action="store_true", help="measure again what stands in the file")
@@ -308,8 +338,12 @@ def main() -> None:
             for n in (n for n in sizes if n <= 2000 or d <= 3):
                 if (d, beta, t, n) in rows:
                     continue
-                few = rows.get((d, beta, t, 200), {}).get("found", {})
-                row = measure(n, d, beta, t, options.limit, few, options.peers) | {"machine": machine}
+                smaller = [
+                    rows[d, beta, t, fewer] for fewer in (200, 2000) if fewer < n and (d, beta, t, fewer) in rows
+                ]
+                known = smaller[-1]["found"] if smaller else {}
+                row = measure(n, d, beta, t, options.limit, options.threads, known, options.peers)
+                row |= {"machine": machine}
                 rows[place(row)] = row
                 write()
                 ours = row["found"]["metastable"]

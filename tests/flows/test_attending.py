@@ -65,7 +65,7 @@ def test_the_error_of_a_run_is_that_of_all_digits_to_a_hundredth(seed, n, d, ker
 
 def test_many_tokens_take_a_fast_kernel_by_default():
     path = ms.solve(ms.SelfAttention(weights(), 2.0), ms.sphere.uniform(30_000, 2), 0.02)
-    assert path.provenance["attention"]["kernels"] == ["circle"]
+    assert set(path.provenance["attention"]["kernels"]) <= {"circle", "nearby"}
     assert path.provenance["attention"]["largest_error"] <= 1.01e-10
 
 

@@ -20,6 +20,7 @@ from metastable.solve.controller import STRETCH, Controller
 from metastable.solve.problem import Problem, State, Step, next_time, require_finite_velocity
 from metastable.solve.recorded_trial import AFTER, recorded_trial
 from metastable.solve.small_system import small_system
+from metastable.solve.sorted_trial import sorted_trial
 from metastable.solve.stepper import Stepper
 from metastable.solve.tableau import Tableau
 from metastable.solve.trial import Made, Trial
@@ -190,8 +191,9 @@ class EmbeddedPair(Stepper):
             if recording:
                 self._whole = (problem, recorded_trial(problem, state.points, memory, self))
             else:
+                given = problem, state.points, memory, self
                 small = small_system(problem, state.points, self)
-                self._whole = (problem, small or wide_trial(problem, state.points, memory, self))
+                self._whole = (problem, small or sorted_trial(*given) or wide_trial(*given))
         return self._whole[1]
 
     def _give_up(self, problem: Problem, state: State, stages: Tensor, h: float, rejected: int) -> None:

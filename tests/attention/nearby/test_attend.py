@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from metastable.attention import KERNELS, Operands
-from metastable.attention.nearby.attend import attend_nearby, nearby_cost
+from metastable.attention.nearby.attend import attend_nearby, linear_map, nearby_cost
 from metastable.errors import InvalidInput
 
 
@@ -69,8 +69,10 @@ def test_queries_of_their_own_number_and_lengths():
         assert attend_nearby(empty, 1e-8)[0].shape == (0, d)
 
 
-def test_threads_change_nothing():
-    operands = asked("clusters", 1500, 3, 50.0)
+@pytest.mark.parametrize(("n", "d", "beta"), [(1500, 3, 50.0), (5000, 2, 50.0), (9000, 3, 1.0)])
+def test_threads_change_nothing(n, d, beta):
+    """Lists, arcs and harmonics."""
+    operands = asked("clusters", n, d, beta)
     before = torch.get_num_threads()
     answers = []
     for threads in (1, 2):
@@ -78,6 +80,14 @@ def test_threads_change_nothing():
         answers.append(attend_nearby(operands, 1e-8))
     torch.set_num_threads(before)
     assert torch.equal(answers[0][0], answers[1][0]) and torch.equal(answers[0][1], answers[1][1])
+
+
+def test_queries_that_no_matrix_makes_of_the_keys_have_no_arcs():
+    keys = tokens("uniform", 400, 2, 0)
+    A = np.array([[1.0, 0.5], [-0.2, 0.8]])
+    np.testing.assert_allclose(linear_map(keys, keys @ A.T, 1e-9), A, atol=1e-14)
+    assert linear_map(keys, keys @ A.T + 1e-9 * keys**2, 1e-9) is None
+    assert linear_map(np.repeat(keys[:1], 400, axis=0), keys, 1e-9) is None
 
 
 def test_no_tolerance_below_rounding_is_promised():

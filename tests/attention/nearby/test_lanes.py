@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metastable.attention.nearby.lanes import LANES, sums_in_space, sums_in_the_plane
+from metastable.attention.nearby.lanes import (
+    COARSE_ERROR,
+    LANES,
+    coarse_sums_in_space,
+    sums_in_space,
+    sums_in_the_plane,
+)
 
 
 @pytest.mark.parametrize("d", [2, 3])
@@ -21,3 +27,14 @@ def test_sums_of_eight_queries(d):
     weights = np.exp2(exponents) * keys[d, 3:29]
     expected = 1 + np.concatenate([keys[:d, 3:29] @ weights.T, weights.sum(axis=1)[None]])
     np.testing.assert_allclose(sums, expected, rtol=1e-13, atol=1e-13 * np.abs(expected).max())
+
+
+def test_coarse_sums_of_equal_masses():
+    rng = np.random.default_rng(5)
+    keys, queries = rng.normal(size=(4, 3000)), 5 * rng.normal(size=(4, LANES))
+    keys[3] = 1.0
+    sums = np.zeros((2, 4, LANES))
+    for add, out in zip((sums_in_space, coarse_sums_in_space), sums, strict=True):
+        add(keys.ravel(), 3000, 7, 2950, queries.ravel(), out.reshape(-1))
+    assert (np.abs(sums[1] - sums[0]) <= 4 * COARSE_ERROR * sums[0, 3]).all()
+    assert (np.abs(sums[1, 3] - sums[0, 3]) <= COARSE_ERROR * sums[0, 3]).all()

@@ -1,7 +1,7 @@
 """Tokens on the circle: keys gathered into cells, queries into patches; the error is stated."""
 
 from metastable.attention.circle.adjoint import circle_adjoint, circle_adjoint_cost, modes
-from metastable.attention.circle.cells import MOST_SHARP, attend_circle, circle_cost
+from metastable.attention.circle.cells import MOST_SHARP, SEARCH, attend_circle, circle_cost
 from metastable.attention.kernel import CPU, LEAST_RTOL, MOST_MASS_RATIO, Kernel
 
 __all__ = ["CIRCLE", "circle_adjoint", "circle_adjoint_cost", "modes"]
@@ -17,4 +17,5 @@ CIRCLE = Kernel(
     other_values=False,
     other_lengths=False,
     cost=circle_cost,
+    search=SEARCH,
 )

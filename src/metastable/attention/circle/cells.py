@@ -28,6 +28,9 @@ from metastable.errors import InvalidInput
 FINEST = 17
 """Level of the finest cells that are made; a sharper softmax than they resolve is flagged by the error. One level
 more doubles the memory of the weights, 2^18 cells of 16 here: 32 MB."""
+SEARCH = 3e5
+"""Nanoseconds below which no ellipse of the queries is fitted for a forecast: it takes a third of them, and nothing
+that is done again for every call is spared by it."""
 MOST_SHARP = 2e4
 """Largest beta |q| for which the cells are chosen; FINEST resolves every score to a tolerance of 1e-10 there."""
 

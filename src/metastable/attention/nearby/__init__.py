@@ -3,9 +3,11 @@
 import torch
 
 from metastable.attention.kernel import CPU, LEAST_RTOL, MOST_MASS_RATIO, Kernel
-from metastable.attention.nearby.attend import attend_nearby, nearby_cost
+from metastable.attention.nearby.attend import attend_nearby, attend_sorted, nearby_cost, nearby_error
+from metastable.attention.nearby.lanes import LANES
+from metastable.attention.nearby.order import curve_order
 
-__all__ = ["NEARBY"]
+__all__ = ["LANES", "NEARBY", "attend_sorted", "curve_order", "nearby_error"]
 
 NEARBY = Kernel(
     "nearby",

@@ -1,11 +1,12 @@
 """Attention of a few thousand tokens on the circle or on S^2: pairs that count, and polynomials for tight nodes.
 
-Keys and queries are sorted along a curve (`nearby.order`) and halved into nodes (`nearby.tree`). A walk over pairs
-of nodes leaves out what cannot count beside a lower bound of the partition, takes one Taylor polynomial for nodes
-that are small together (`nearby.taylor`), as all tokens are for small beta and clusters for any, and leaves the
-rest to groups of eight queries against groups of eight keys (`nearby.walk`), whose exponentials are computed eight
-at a time (`nearby.lanes`). Uniform tokens meet the keys of their own cap, a cluster that is too wide for
-polynomials all of its keys. The bounds are relative to the row's own partition and hold for any tokens.
+Keys and queries are sorted along a curve (`nearby.order`). On the circle arcs of it have proxies (`nearby.arcs`),
+where queries are a matrix times the keys and arcs hold more keys than that; on S^2 gentle scores are a sum of few
+spherical harmonics (`nearby.harmonics`). Else eight queries after the other meet the groups of eight keys that
+count for one of them (`nearby.lists`), exponentials computed eight at a time (`nearby.lanes`). Where clusters are
+tight, tokens are halved into nodes first (`nearby.tree`), and a walk over pairs of nodes takes one Taylor
+polynomial for nodes that are small together (`nearby.taylor`), as all tokens are for small beta, and leaves the
+rest to groups (`nearby.walk`). The bounds are relative to the row's own partition and hold for any tokens.
 """
 
 from __future__ import annotations
@@ -19,15 +20,30 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
-from metastable.attention.nearby.lanes import LANES
+from metastable.attention.nearby.arcs import NODES, arcs_for, attend_arcs
+from metastable.attention.nearby.harmonics import attend_harmonics, least_degree_of_harmonics, moments
+from metastable.attention.nearby.lanes import COARSE_ERROR, LANES
+from metastable.attention.nearby.lists import lists_kernel, measure_caps, tight
 from metastable.attention.nearby.order import curve_order
 from metastable.attention.nearby.taylor import monomials
-from metastable.attention.nearby.tree import levels_for, measure_groups, measure_nodes
+from metastable.attention.nearby.tree import LEAF, levels_for, measure_groups, measure_nodes
 from metastable.attention.nearby.walk import SHARE, rows_kernel, walk_kernel
 from metastable.attention.operands import Operands
 from metastable.errors import InvalidInput
 from metastable.threads import over_rows
 
+_GENTLE = 1.7
+"""beta max|q| up to which one polynomial serves all tokens."""
+_COLLINEAR = 1e6
+"""Condition of the Gram matrix of keys from which it says too little of a matrix."""
+_MISSED = 0.02
+"""Part of the tolerance by which queries may miss what a matrix makes of the keys; weights err by twice that."""
+_COARSE = 1e-10
+"""Tolerance from which exponentials need not be exact to the last digit."""
+_HARMONIC = 12.0
+"""beta max|q| beyond which rounding leaves nothing of sums of harmonics."""
+_PIECE = 4096
+"""Keys whose moments are summed together."""
 _OFF_SPHERE = 1e-6
 """How far squared lengths of keys may be from one."""
 
@@ -67,42 +83,136 @@ def attend_nearby(operands: Operands, rtol: float) -> tuple[Float[Tensor, "q d"]
     sorted_keys, z = np.empty((d + 1, -(-len(k) // LANES) * LANES)), np.empty((d, n_q))
     _sort_keys(k, mass, 1.0 / scale, order, sorted_keys)
     _sort_queries(q, operands.beta, of_queries, z)
-    groups = measure_groups(sorted_keys, d)
-    nodes = measure_nodes(sorted_keys, groups, z, levels_for(len(k)))
+    found, log_z = np.empty((n_q, d)), np.empty(n_q)
+    A = linear_map(k, operands.beta * q, rtol) if d == 2 and n_q == len(k) else None
+    attend_sorted(sorted_keys, z, A, operands.sharpness, rtol, found, log_z)
+    _unsort(found, log_z, math.log(scale), of_queries, mean.numpy(), log_partition.numpy())
+    return mean, log_partition, nearby_error(operands, rtol)
+
+
+def _by_harmonics(
+    keys: np.ndarray, z: np.ndarray, degree: int, mean: np.ndarray, log_partition: np.ndarray
+) -> None:
+    """`attend_sorted` by spherical harmonics; pieces of the sums are the same for any number of threads."""
+    (_, n_q), n_k, cost = z.shape, keys.shape[1], 0.2 * (degree + 1) ** 2
+    pieces = np.zeros((-(-n_k // _PIECE), degree + 1, degree + 1, 8))
+
+    def gather(first: int, last: int) -> None:
+        for piece in range(first, last):
+            moments(keys, piece * _PIECE, min((piece + 1) * _PIECE, n_k), degree, pieces[piece])
+
+    over_rows(gather, len(pieces), cost=cost * n_k)
+    gathered = pieces.sum(axis=0)
+    over_rows(
+        lambda first, last: attend_harmonics(first, last, z, gathered, degree, mean, log_partition),
+        n_q,
+        cost=cost * n_q,
+        quantum=_PIECE,
+    )
+
+
+def nearby_error(operands: Operands, rtol: float) -> float:
+    """The bound that is stated for these operands."""
+    least, most = operands.squared_keys
+    # Keys that are off the sphere by rounding have scores that are that much above what the bounds take.
+    off_sphere = max(1.0 - least, most - 1.0)
+    return 6.0 * SHARE * rtol * math.exp(operands.sharpness * off_sphere) + _rounding(operands, rtol)
+
+
+def linear_map(keys: np.ndarray, queries: np.ndarray, rtol: float) -> np.ndarray | None:
+    """A with queries = A keys for all rows; None where there is no such matrix to a small part of the tolerance."""
+    gram = keys.T @ keys
+    if not np.linalg.cond(gram) < _COLLINEAR:
+        return None
+    A = np.linalg.solve(gram, keys.T @ queries)
+    missed = float(np.abs(queries - keys @ A).max())
+    return np.ascontiguousarray(A.T) if missed <= _MISSED * rtol else None
+
+
+def attend_sorted(
+    keys: np.ndarray, z: np.ndarray, A: np.ndarray | None, sharpness: float, rtol: float, mean: np.ndarray,
+    log_partition: np.ndarray,
+) -> None:  # fmt: skip
+    """Fill means (n, d) and log-partitions of queries z (d, n), at most `sharpness` long, in the order of a curve.
+
+    keys (d + 1, 8 groups) in that order, the masses in the last row; a last group is filled up with masses zero. A:
+    the matrix with z = A k, if there is one.
+    """
+    (d, n_q), n_k = z.shape, keys.shape[1]
+    arcs = arcs_for(keys, n_q, sharpness, rtol) if d == 2 and A is not None else None
+    if arcs is not None:
+
+        def of_arcs(first: int, last: int) -> None:
+            attend_arcs(first, last, keys, arcs, z, A, rtol, mean, log_partition)
+
+        over_rows(of_arcs, len(arcs.sine), cost=100.0 * n_q)
+        return
+    if d == 3 and sharpness <= _HARMONIC:
+        degree = least_degree_of_harmonics(keys, z, rtol)
+        if degree >= 0:
+            _by_harmonics(keys, z, degree, mean, log_partition)
+            return
+    groups, leaves = measure_caps(keys, d, LANES), measure_caps(keys, d, LEAF)
+    if sharpness > _GENTLE and not tight(leaves, sharpness, rtol, monomials(d)):
+        rows, mass = lists_kernel(d), keys[d]
+        coarse = rtol >= _COARSE and bool(((mass == 1.0) | (mass == 0.0)).all())
+
+        def some(first: int, last: int) -> None:
+            rows(first, last, keys, groups, leaves, z, rtol, coarse, mean, log_partition)
+
+        over_rows(some, -(-n_q // LANES), cost=0.3 * n_q * n_k)
+        return
+    balls = measure_groups(keys, d)
+    nodes = measure_nodes(keys, balls, z, levels_for(n_k))
     floors, sums = np.empty(n_q), np.zeros((d + 1, n_q))
-    left = walk_kernel(d)(sorted_keys, z, nodes, monomials(d), rtol, floors, sums)
-    found, log_z, rows = np.empty((n_q, d)), np.empty(n_q), rows_kernel(d)
+    left = walk_kernel(d)(keys, z, nodes, monomials(d), rtol, floors, sums)
+    by_node = rows_kernel(d)
 
     def work(first: int, last: int) -> None:
-        rows(first, last, sorted_keys, groups, z, nodes, left, rtol, floors, sums, found, log_z)
+        by_node(first, last, keys, balls, z, nodes, left, rtol, floors, sums, mean, log_partition)
 
-    over_rows(work, len(left), cost=0.2 * operands.pairs)
-    _unsort(found, log_z, math.log(scale), of_queries, mean.numpy(), log_partition.numpy())
-    # Keys that are off the sphere by rounding have scores that are that much above what the bounds take.
-    return mean, log_partition, 6.0 * SHARE * rtol * math.exp(operands.sharpness * off_sphere) + _rounding(operands)
+    over_rows(work, len(left), cost=0.2 * n_q * n_k)
 
 
 def nearby_cost(operands: Operands, rtol: float) -> float:
-    """Nanoseconds, measured for 2000 tokens that fill the sphere; wide clusters cost up to twice as much.
+    """Nanoseconds, measured for 2000 tokens that fill the circle or the sphere.
 
     Infinite where rounding takes what polynomials and cut-offs leave of the tolerance.
     """
     n_q, n_k, d = len(operands.queries), len(operands.keys), operands.keys.shape[1]
-    if d not in (2, 3) or _rounding(operands) > (1.0 - 6.0 * SHARE) * rtol:
+    if d not in (2, 3) or _rounding(operands, rtol) > (1.0 - 6.0 * SHARE) * rtol:
         return math.inf
-    cap = math.sqrt(2.0 * (4.0 - math.log(rtol)) / max(operands.sharpness, 1e-9))
+    sharpness, tokens = max(operands.sharpness, 1e-9), n_q + n_k
+    cap = math.sqrt(2.0 * (8.0 - math.log(rtol)) / sharpness)
+    sorting = 7e4 + 40.0 * tokens
     if d == 2:
-        share = min(1.2 * cap / math.pi, 1.0)
+        arcs, share = 6.0 * math.sqrt(sharpness) + 13.0, min(1.3 * cap / math.pi, 1.0)
+        if n_q == n_k and NODES * arcs <= 1.8 * n_q:
+            return sorting + 15.0 * tokens + 150.0 * share * arcs**2
+        share = min(share + 16.0 / n_k, 1.0)
     else:
-        share = math.sin(min(0.5 * cap + 15.0 / math.sqrt(n_k), 0.5 * math.pi)) ** 2
-    polynomials = (n_q + n_k) * (100.0 if d == 2 else 600.0)
-    pairs = (0.06 + 0.75 * share) * n_q * n_k
-    return 1e5 + 120.0 * (n_q + n_k) + (min(pairs, polynomials) if operands.sharpness <= 1.7 else pairs)
+        degree = 7.0 - 0.25 * math.log(1e9 * rtol) + 4.0 * sharpness
+        if degree <= 25.0:
+            return sorting + 0.25 * degree**2 * tokens
+        share = operands.once(_share_that_counts, rtol)
+        share = math.sin(min(math.asin(math.sqrt(share)) + 5.0 / math.sqrt(n_k), 0.5 * math.pi)) ** 2
+    pairs = (0.03 + 0.45 * share) * n_q * n_k
+    polynomials = (100.0 if d == 2 else 600.0) * tokens
+    return sorting + 60.0 * tokens + (min(pairs, polynomials) if sharpness <= _GENTLE else pairs)
 
 
-def _rounding(operands: Operands) -> float:
-    """Of scores and sums, and what polynomials lose where their terms cancel: e^6 rounding units."""
-    return operands.rounding(torch.float64) + 1e-13
+def _share_that_counts(operands: Operands, rtol: float) -> float:
+    """Of the keys, for a query: a sample of both."""
+    queries, keys = (
+        part[:: -(-len(part) // most)] for part, most in ((operands.queries, 24), (operands.keys, 512))
+    )
+    scores = operands.beta * (queries.numpy() @ keys.numpy().T)
+    return float((scores > scores.max(axis=1, keepdims=True) + math.log(SHARE * rtol) - 3.0).mean())
+
+
+def _rounding(operands: Operands, rtol: float) -> float:
+    """Of scores, exponentials and sums, and what polynomials lose where their terms cancel: e^6 rounding units."""
+    return operands.rounding(torch.float64) + 1e-13 + 4.0 * COARSE_ERROR * (rtol >= _COARSE)
 
 
 @njit(cache=True, nogil=True)

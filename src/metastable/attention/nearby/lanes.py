@@ -21,13 +21,29 @@ _LEAST = -1000.0
 """Smaller exponents are raised to it (`exp2`)."""
 
 
-def _vectors(d: int) -> Any:
+COARSE = (
+    0.9999999999999997,
+    0.6931471805459343,
+    0.24022650695821055,
+    0.055504109412010456,
+    0.009618129157656703,
+    0.0013333450573018062,
+    0.00015403457039410448,
+    1.531007807039615e-05,
+    1.325497460306718e-06,
+)
+"""Coefficients of 2^r through nine Chebyshev nodes of [-1/2, 1/2]."""
+COARSE_ERROR = 1.1e-12
+"""More than its largest relative error."""
+
+
+def _vectors(d: int, coefficients: tuple[float, ...] = COEFFICIENTS, equal: bool = False) -> Any:
     """add(keys, length, first, last, queries, sums), arrays flat: for the eight places a
 
         sums[:, a] += m_j 2^{t_ja} (k_j, 1),   t_ja = queries[d] + sum_c queries[c] k_jc,   first <= j < last,
 
     keys (d + 1, length) with the masses in the last row, queries (d + 1, 8) with what is added to the exponents in
-    the last row, sums (d + 1, 8) with those of the weights in the last row.
+    the last row, sums (d + 1, 8) with those of the weights in the last row. equal: all masses are one.
     """
     vector, integer = ir.VectorType(ir.DoubleType(), LANES), ir.IntType(64)
     integers = ir.VectorType(integer, LANES)
@@ -65,7 +81,7 @@ def _vectors(d: int) -> Any:
         def multiply_add(a: Any, b: Any, c: Any) -> Any:
             return builder.fadd(builder.fmul(a, b, flags=_FLAGS), c, flags=_FLAGS)
 
-        k = [spread(c) for c in range(d + 1)]
+        k = [spread(c) for c in range(d if equal else d + 1)]
         t = z[d]
         for c in range(d):
             t = multiply_add(z[c], k[c], t)
@@ -73,12 +89,12 @@ def _vectors(d: int) -> Any:
         # 2^t as in `exp2`.
         rounded = builder.fadd(t, constant(ROUND_64))
         r = builder.fsub(t, builder.fsub(rounded, constant(ROUND_64)))
-        p = constant(COEFFICIENTS[-1])
-        for coefficient in reversed(COEFFICIENTS[:-1]):
+        p = constant(coefficients[-1])
+        for coefficient in reversed(coefficients[:-1]):
             p = multiply_add(p, r, constant(coefficient))
         shifted = builder.shl(builder.bitcast(rounded, integers), ir.Constant(integers, [52] * LANES))
         e = builder.bitcast(builder.add(builder.bitcast(p, integers), shifted), vector)
-        weight = builder.fmul(e, k[d], flags=_FLAGS)
+        weight = e if equal else builder.fmul(e, k[d], flags=_FLAGS)
         after = [multiply_add(weight, k[c], held[c]) for c in range(d)]
         after.append(builder.fadd(held[d], weight, flags=_FLAGS))
         following = builder.add(j, ir.Constant(integer, 1))
@@ -104,7 +120,7 @@ def _vectors(d: int) -> Any:
     return intrinsic(add)
 
 
-_in_the_plane, _in_space = _vectors(2), _vectors(3)
+_in_the_plane, _in_space, _coarsely = _vectors(2), _vectors(3), _vectors(3, COARSE, equal=True)
 
 
 # Functions of their own: the flags of whoever calls would reach the roundings of the exponential.
@@ -120,3 +136,10 @@ def sums_in_space(keys: Any, length: int, first: int, last: int, queries: Any, s
     """sums (4, 8) += what the keys first, ..., last - 1 add to them (`_vectors`)."""
     wide()
     _in_space(keys, length, first, last, queries, sums)
+
+
+@njit(cache=True, nogil=True, fastmath=NO_REASSOCIATION, error_model="numpy")
+def coarse_sums_in_space(keys: Any, length: int, first: int, last: int, queries: Any, sums: Any) -> None:
+    """`sums_in_space` of keys that all have mass one, to `COARSE_ERROR`."""
+    wide()
+    _coarsely(keys, length, first, last, queries, sums)

@@ -73,6 +73,12 @@ def least_degree(tau: float, allowed: float) -> int:
     return 0
 
 
+@njit(cache=True, nogil=True)
+def pays(n_q: int, n_k: int, moments: int, terms: int) -> bool:
+    """Whether a polynomial takes less time than the pairs, in nanoseconds as measured."""
+    return 500.0 + n_k * (4.0 + 0.3 * moments) + n_q * (6.0 + 0.5 * terms) < 0.75 * n_q * n_k
+
+
 @cache
 def taylor_kernel(d: int) -> Callable[..., None]:
     """Compiled add(...) for d coordinates."""

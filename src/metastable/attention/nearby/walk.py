@@ -19,7 +19,7 @@ from numba import njit
 from metastable.attention.exp2 import LOG2_E, REDUCTION
 from metastable.attention.lasting import lasting
 from metastable.attention.nearby.lanes import LANES, sums_in_space, sums_in_the_plane
-from metastable.attention.nearby.taylor import least_degree, taylor_kernel
+from metastable.attention.nearby.taylor import least_degree, pays, taylor_kernel
 from metastable.attention.nearby.tree import span, weighted_floor
 
 SHARE = 0.15
@@ -81,7 +81,7 @@ def walk_kernel(d: int) -> Callable[..., Any]:
             tau = nodes.z_radius[q] * radius
             if tau <= _STEEPEST and top <= _HIGHEST and size * radius <= _HIGHEST:
                 degree = least_degree(tau, allowed * math.exp(max(-whole, 0.0)))
-                if degree > 0 and _pays(end - begin, stop - start, table.ends[degree], table.ends[degree - 1]):
+                if degree > 0 and pays(end - begin, stop - start, table.ends[degree], table.ends[degree - 1]):
                     add(
                         keys, start, stop, queries, begin, end, nodes.k_centre[k], nodes.z_centre[q], degree, table,
                         floors, sums,
@@ -101,12 +101,6 @@ def walk_kernel(d: int) -> Callable[..., Any]:
         return left
 
     return lasting(walk, f"nearby walk {d}")
-
-
-@njit(cache=True, nogil=True)
-def _pays(n_q: int, n_k: int, moments: int, terms: int) -> bool:
-    """Whether a polynomial takes less time than the pairs, in nanoseconds as measured."""
-    return 500.0 + n_k * (4.0 + 0.3 * moments) + n_q * (6.0 + 0.5 * terms) < 0.75 * n_q * n_k
 
 
 @cache
