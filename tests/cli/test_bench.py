@@ -37,7 +37,7 @@ def test_one_benchmark_prints_its_numbers_and_leaves_a_file(tmp_path):
 def test_an_unknown_name_a_bad_folder_and_a_machine_without_a_gpu_get_a_sentence(tmp_path):
     result = call("speed")
     assert isinstance(result.exception, InvalidInput)
-    assert "unknown benchmark 'speed'; choose from attend, bounds, causal, detect" in str(result.exception)
+    assert "unknown benchmark 'speed'; choose from attend, bounds, causal, choice, detect" in str(result.exception)
     (tmp_path / "file").write_text("")
     result = call("limits", "--quick", "--out", tmp_path / "file" / "folder")
     assert isinstance(result.exception, StorageError)

@@ -178,7 +178,7 @@ def test_queries_on_a_long_ellipsoid_never_need_the_cells(axes, monkeypatch) -> 
 
 
 def test_auto_takes_the_grid_for_uniform_tokens_and_says_so() -> None:
-    x = tokens("uniform", 6000, 2)
+    x = tokens("uniform", 30000, 2)
     fast = attend(x, x, beta=40.0, rtol=1e-9)
     assert fast.kernel == "sphere_grid" and fast.error is not None and fast.error <= 1e-9
     exact = attend(x[:40], x, beta=40.0)
