@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from numba import njit
 from torch import Tensor
 
 from metastable.attention.backwards import Backwards
@@ -25,7 +24,6 @@ from metastable.attention.direct import (
     LEAST_SHARED,
     MOST_FUSED,
     adjoint_over_pairs,
-    multiply,
     multiply_turned,
     pack,
     product_address,
@@ -38,7 +36,7 @@ from metastable.flows.softmax import SelfAttention
 from metastable.solve.problem import Problem
 from metastable.solve.recording import StackedStages, Stage, Tape
 from metastable.solve.runge_kutta import RungeKutta
-from metastable.solve.wide_trial import NANOSECONDS, factor, plain_weights
+from metastable.solve.wide_trial import NANOSECONDS, compiled, factor, plain_weights, times
 from metastable.threads import blas_can_be_held, over_rows
 from metastable.weights import AttentionWeights
 
@@ -148,24 +146,7 @@ def _lengths(length: Tensor | None) -> np.ndarray:
     return np.empty(0) if length is None else length.view(-1).numpy()
 
 
-_FLAGS: Any = dict.fromkeys(("contract", "nsz", "reassoc"), True)
-"""In an order that is the same in every process: numba finds on disk what it has compiled by them."""
-_compiled: Any = njit(nogil=True, cache=True, error_model="numpy", fastmath=_FLAGS)
-
-
-@_compiled
-def _times(address: int, rows: Any, matrix: Any, diagonal: bool, turned: bool, out: Any) -> None:
-    """X A, or X A^T if `turned`; A may be the row of its diagonal."""
-    n, d = rows.shape
-    if diagonal:
-        for i in range(n):
-            for a in range(d):
-                out[i, a] = rows[i, a] * matrix[0, a]
-    else:
-        multiply(address, turned, n, d, d, rows.ctypes.data, matrix.ctypes.data, out.ctypes.data, d)
-
-
-@_compiled
+@compiled
 def _unnormalised(given: Any, x: Any, length: Any, out: Any) -> None:
     """P_x c/|z|, the transpose of z -> z/|z|; c itself where nothing was normalised."""
     n, d = x.shape
@@ -179,7 +160,7 @@ def _unnormalised(given: Any, x: Any, length: Any, out: Any) -> None:
             out[i, a] = share * (given[i, a] - inner * x[i, a])
 
 
-@_compiled
+@compiled
 def _inward(
     address: int, start: int, stop: int, x: Any, mean: Any, later: Any, weights: Any, V: Any, diagonal_V: bool,
     B: Any, diagonal_B: bool, c: Any, w: Any, g: Any, q: Any, shift: Any,
@@ -201,8 +182,8 @@ def _inward(
                 inner += x[i, a] * row[a]
             for a in range(d):
                 w[i, a] = row[a] - inner * x[i, a]
-        _times(address, w[first:last], V, diagonal_V, False, g[first:last])
-        _times(address, x[first:last], B, diagonal_B, False, q[first:last])
+        times(address, w[first:last], V, diagonal_V, False, g[first:last])
+        times(address, x[first:last], B, diagonal_B, False, q[first:last])
         for i in range(first, last):
             inner = 0.0
             for a in range(d):
@@ -210,7 +191,7 @@ def _inward(
             shift[i] = inner
 
 
-@_compiled
+@compiled
 def _outward(
     address: int, start: int, stop: int, x: Any, mean: Any, c: Any, V: Any, diagonal_V: bool, B: Any,
     diagonal_B: bool, by_query: Any, by_key: Any, length: Any, field: Any, found: Any,
@@ -219,8 +200,8 @@ def _outward(
     d = x.shape[1]
     for first in range(start, stop, _BLOCK):
         last = min(first + _BLOCK, stop)
-        _times(address, by_query[first:last], B, diagonal_B, True, found[first:last])
-        _times(address, mean[first:last], V, diagonal_V, True, field[first:last])
+        times(address, by_query[first:last], B, diagonal_B, True, found[first:last])
+        times(address, mean[first:last], V, diagonal_V, True, field[first:last])
         for i in range(first, last):
             along, beside = 0.0, 0.0
             for a in range(d):
@@ -232,7 +213,7 @@ def _outward(
         _unnormalised(part, x[first:last], length[first:last] if len(length) > 0 else length, part)
 
 
-@_compiled
+@compiled
 def _of_weights(address: int, w: Any, mean: Any, x: Any, by_query: Any, V: Any, scores: Any) -> None:
     """V += w^T m,   S += x^T by_query."""
     n, d = x.shape
@@ -240,7 +221,7 @@ def _of_weights(address: int, w: Any, mean: Any, x: Any, by_query: Any, V: Any, 
     multiply_turned(address, d, d, n, x.ctypes.data, d, by_query.ctypes.data, scores.ctypes.data)
 
 
-@_compiled
+@compiled
 def _stage_at_once(
     address: int, x: Any, mean: Any, later: Any, weights: Any, V: Any, diagonal_V: bool, B: Any, diagonal_B: bool,
     c: Any, w: Any, g: Any, q: Any, shift: Any, log_partition: Any, log_mass: Any, packed: Any, top: Any, left: Any,

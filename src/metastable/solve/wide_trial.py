@@ -226,10 +226,23 @@ def factor(matrix: Float[Tensor, "d d"]) -> tuple[np.ndarray, bool]:
 
 _FLAGS: Any = dict.fromkeys(("contract", "nsz", "reassoc"), True)
 """In an order that is the same in every process: numba finds on disk what it has compiled by them."""
-_compiled: Any = njit(nogil=True, cache=True, error_model="numpy", fastmath=_FLAGS)
+compiled: Any = njit(nogil=True, cache=True, error_model="numpy", fastmath=_FLAGS)
+"""For passes over rows, here and on the way back."""
 
 
-@_compiled
+@compiled
+def times(address: int, rows: Any, matrix: Any, diagonal: bool, turned: bool, out: Any) -> None:
+    """X A, or X A^T if `turned`; A may be the row of its diagonal."""
+    n, d = rows.shape
+    if diagonal:
+        for i in range(n):
+            for a in range(d):
+                out[i, a] = rows[i, a] * matrix[0, a]
+    else:
+        multiply(address, turned, n, d, d, rows.ctypes.data, matrix.ctypes.data, out.ctypes.data, d)
+
+
+@compiled
 def _moved_rows(
     address: int, start: int, stop: int, x: Any, stages: Any, weights: Any, B: Any, diagonal: bool, share: Any,
     equal: bool, block: int, y: Any, weighted: Any, queries: Any, longest: Any, lengths: Any,
@@ -258,15 +271,7 @@ def _moved_rows(
             if not equal:
                 for c in range(d):
                     weighted[i, c] = share[i] * row[c]
-        some = queries[first:last]
-        if diagonal:
-            for i in range(first, last):
-                for c in range(d):
-                    queries[i, c] = y[i, c] * B[0, c]
-        else:
-            multiply(
-                address, False, last - first, d, d, y[first:last].ctypes.data, B.ctypes.data, some.ctypes.data, d
-            )
+        times(address, y[first:last], B, diagonal, False, queries[first:last])
         for i in range(first, last):
             square = 0.0
             for c in range(d):
@@ -274,7 +279,7 @@ def _moved_rows(
             longest[i] = square
 
 
-@_compiled
+@compiled
 def _velocity_rows(
     address: int, start: int, stop: int, y: Any, weighted: Any, share: Any, queries: Any, shifted: bool, V: Any,
     diagonal: bool, log_mass: float, scores: Any, means: Any, log_partition: Any, out: Any,
@@ -288,13 +293,7 @@ def _velocity_rows(
         attended_rows(address, queries[first:last], y, weighted, share, shifted, scores, mean, log_z)
         for i in range(last - first):
             log_z[i] = log_z[i] * LN_2 + log_mass
-        if diagonal:
-            for i in range(first, last):
-                for c in range(d):
-                    out[i, c] = mean[i - first, c] * V[0, c]
-        else:
-            some = out[first:last]
-            multiply(address, False, last - first, d, d, mean.ctypes.data, V.ctypes.data, some.ctypes.data, d)
+        times(address, mean, V, diagonal, False, out[first:last])
         for i in range(first, last):
             inner = 0.0
             for c in range(d):
@@ -303,7 +302,7 @@ def _velocity_rows(
                 out[i, c] -= inner * y[i, c]
 
 
-@_compiled
+@compiled
 def _error_rows(start: int, stop: int, y: Any, stages: Any, weights: Any, damping: float, out: Any) -> None:
     """Rows start to stop of e^2 / sqrt(e^2 + D f^2), the lengths of e = P_y sum_j w_0j k_j and f likewise."""
     d = y.shape[1]

@@ -69,6 +69,15 @@ def least_degree_of_harmonics(keys: Any, z: Any, rtol: float) -> int:
 
 
 @njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
+def _turn(cosine: Any, sine: Any, x: Any, y: Any) -> None:
+    """(c + i s) (x + i y), in place, of as many as x has: from m to m + 1."""
+    for i in range(len(x)):
+        turned = cosine[i] * x[i] - sine[i] * y[i]
+        sine[i] = cosine[i] * y[i] + sine[i] * x[i]
+        cosine[i] = turned
+
+
+@njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
 def moments(keys: Any, first: int, last: int, degree: int, out: Any) -> None:
     """out[m, l, :] += sum_j m_j R_lm(k_j) (k_j, 1): four with cos(m phi), four with sin(m phi)."""
     wide()
@@ -84,10 +93,7 @@ def moments(keys: Any, first: int, last: int, degree: int, out: Any) -> None:
         scale = 1.0
         for m in range(degree + 1):
             if m > 0:
-                for i in range(n):
-                    turned = cosine[i] * x[i] - sine[i] * y[i]
-                    sine[i] = cosine[i] * y[i] + sine[i] * x[i]
-                    cosine[i] = turned
+                _turn(cosine, sine, x, y)
                 scale = 1.0 if m == 1 else scale * math.sqrt((2.0 * m - 1.0) / (2.0 * m))
             for i in range(n):
                 rows[0, i], rows[1, i], rows[2, i], rows[3, i] = (
@@ -171,10 +177,7 @@ def attend_harmonics(
         scale = 1.0
         for m in range(degree + 1):
             if m > 0:
-                for i in range(n):
-                    turned = cosine[i] * x[i] - sine[i] * y[i]
-                    sine[i] = cosine[i] * y[i] + sine[i] * x[i]
-                    cosine[i] = turned
+                _turn(cosine, sine, x, y)
                 scale = 1.0 if m == 1 else scale * math.sqrt((2.0 * m - 1.0) / (2.0 * m))
             part[:] = 0.0
             for i in range(n):
