@@ -39,6 +39,8 @@ ALLOWED = 5.0
 """Largest cost of a gradient in runs: what it is asked for."""
 TIMES = 2.0
 BETA = 8.0
+OTHERS = (1.0, 200.0)
+"""Where a run in d = 2, 3 gathers keys into few numbers, or leaves out most; its transpose does not."""
 MANY_TOLERANCE, MANY_TIME = 1e-7, 0.5
 """rtol = atol and time of the runs with many tokens."""
 Derivatives = tuple[torch.Tensor, ...]
@@ -177,6 +179,8 @@ def many_tokens(quick: bool) -> list[dict[str, Any]]:
         one = torch.eye(d, dtype=torch.float64)
         named = flows(weights(d)) if d <= 3 else {"softmax": ms.SelfAttention(weights(d), BETA)}
         named["V = B = I"] = ms.SelfAttention(ms.AttentionWeights(V=one, B=one), BETA)
+        if (d, n) in ((2, 4000), (3, 2000)):
+            named |= {f"beta = {beta:g}": ms.SelfAttention(weights(d), beta) for beta in OTHERS}
         for name, flow in named.items():
             if name != "causal" and (n < 20_000 or name in ("softmax", "V = B = I")):
                 told = runs_of(flow, points, c, pairs=n * n * (d > 3))

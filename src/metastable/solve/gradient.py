@@ -94,16 +94,16 @@ def gradient(
         growth are cut (see `Growth`).
 
     The adjoint is that of the accepted steps, each taken back stage by stage, with their lengths as they were
-    chosen: the exact derivative of the numbers that were computed, to rounding. It takes the time of two to five
-    runs (benchmarks/gradient.py) and memory for O(sqrt(steps)) copies of the tokens: the last steps are taken back
-    as they were made, those before are made again from a few states. Attention is differentiated over all pairs,
-    whatever kernel computed it; on the circle in O(n) by Fourier series, to the tolerance that kernels have in this
-    run, where queries look at keys (`attention.circle.adjoint`), and on S^2 from 3000 tokens on by a grid
-    (`attention.sphere.adjoint`). A gradient is more than five runs where `solve` leaves out or gathers pairs and
-    these do not: on the circle and S^2 from 1000 tokens on up to eleven, more with sharp queries (22 with 3500
-    tokens on S^2 at beta = 200). Tokens are taken in float64; masses and the `log_scale` of unnormalised attention
-    stay fixed. Of a flow from outside, whose drift torch can differentiate,
-    there are `points` only. A function as `progress` is told the times of the run, and then those of the way back.
+    chosen: the exact derivative of the numbers that were computed, to rounding. It takes the time of two to
+    five runs (benchmarks/gradient.py) and memory for O(sqrt(steps)) copies of the tokens: the last steps are
+    taken back as they were made, those before are made again from a few states. Attention is differentiated
+    over all pairs, whatever kernel computed it; on the circle in O(n) by Fourier series, to the tolerance that
+    kernels have in this run, where queries look at keys (`attention.circle.adjoint`), and on S^2 from 3000
+    tokens on by a grid (`attention.sphere.adjoint`). A gradient is more than five runs where `solve` leaves out
+    or gathers pairs and these do not: on the circle and S^2 from 1000 tokens on, up to twenty in that
+    benchmark. Tokens are taken in float64; masses and the `log_scale` of unnormalised attention stay fixed. Of
+    a flow from outside, whose drift torch can differentiate, there are `points` only. A function as `progress`
+    is told the times of the run, and then those of the way back.
 
     >>> from metastable import AttentionWeights, SelfAttention
     >>> w = AttentionWeights(V=[[1.0, 0.0], [0.0, 1.0]], B=[[1.0, 0.0], [0.0, 1.0]])
