@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from metastable.attention.sphere.window import WINDOWS, lebesgue, mapped_error, von_mises, window
+from metastable.attention.sphere.window import WINDOWS, _table, lebesgue, mapped_error, von_mises, window
 
 
 @pytest.mark.parametrize(("width", "ratio"), WINDOWS)
@@ -25,6 +25,21 @@ def test_the_window_reproduces_each_mode_to_its_stated_error(width, ratio, mode)
     miss = np.abs(value - np.exp(2j * math.pi * mode / fine * x)).max()
     assert miss <= 1.1 * kept.error[mode] + 1e-14
     assert kept.error[:12].max() <= {8: 1e-6, 16: 1e-11}[width]
+
+
+@pytest.mark.parametrize(("width", "ratio"), WINDOWS)
+def test_a_highest_coefficient_may_be_zero(width, ratio, monkeypatch) -> None:
+    """Symmetry makes it zero for the node in the middle, to rounding or to the last digit."""
+    fit = np.polynomial.chebyshev.Chebyshev.fit
+
+    def even(x, values, degree, domain):
+        found = fit(x, values, degree, domain=domain)
+        found.coef[-1] = 0.0
+        return found
+
+    monkeypatch.setattr(np.polynomial.chebyshev.Chebyshev, "fit", even)
+    table = _table.__wrapped__(width, ratio)
+    assert table.shape == (width + 2, width) and (table[0] == 0.0).all() and (table[1] != 0.0).any()
 
 
 @pytest.mark.parametrize("r", [0.3, 10.0, 300.0])

@@ -46,10 +46,12 @@ def _table(width: int, ratio: float) -> np.ndarray:
     u = 0.5 * (1.0 + np.cos((np.arange(64) + 0.5) * math.pi / 64))
     place = u[:, None] - 0.5 * width + np.arange(width)  # node minus x, in fine steps
     values = i0(gamma * np.sqrt(np.maximum(1.0 - (2.0 * place / width) ** 2, 0.0))) / i0(gamma)
-    table = np.empty((degree + 1, width))
+    table = np.zeros((degree + 1, width))
     for i in range(width):
         fitted = np.polynomial.chebyshev.Chebyshev.fit(2.0 * u - 1.0, values[:, i], degree, domain=[-1, 1])
-        table[:, i] = np.polynomial.chebyshev.cheb2poly(fitted.coef)[::-1]
+        powers = np.polynomial.chebyshev.cheb2poly(fitted.coef)
+        # A highest coefficient that is zero to the last digit is left out, as symmetry makes that of the middle.
+        table[degree + 1 - len(powers) :, i] = powers[::-1]
     return table
 
 
