@@ -162,7 +162,7 @@ def _two_sides(
     """dim E = 1: the cost of the mass that is on the wrong side."""
     mass = rho.mass
     upper = ((rho.points @ s.M.space[:, 0]) > 0).to(mass)
-    p = float(mass @ upper)
+    p = min(float(mass @ upper), 1.0)  # all of the masses add up to more than one, by rounding
     order = torch.argsort(height.abs())
     below = np.concatenate([[0.0], torch.cumsum(mass[order], 0).numpy()])
     paid = np.concatenate([[0.0], torch.cumsum((mass * height.abs())[order], 0).numpy()])
