@@ -23,6 +23,7 @@ h_high is the only candidate, and its potentials decide (`metastable.transport.c
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import numpy as np
 
@@ -125,6 +126,7 @@ def enclose(source: Quantiles, target: Quantiles, p: float) -> tuple[float, floa
     return lower, upper
 
 
+@lru_cache(maxsize=8)
 def convex_below(p: float) -> ShiftCost:
     """The largest convex function below (2 sin(t/2))^p on [0, pi]: the cost up to t_1, then a line to (pi, 2^p)."""
 
