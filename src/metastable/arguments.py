@@ -80,6 +80,14 @@ def number(
     >>> number(np.float32(0.5), "beta", least=0)
     0.5
     """
+    if (
+        type(value) is float
+        and above is None
+        and below is None
+        and least <= value <= most
+        and abs(value) < math.inf
+    ):
+        return value
     expected = _range(least, most, above, below)
     if isinstance(value, bool | np.bool_ | str | bytes | bytearray):
         raise InvalidInput(f"{name} must be a number{expected}, got {shown(value)}")
