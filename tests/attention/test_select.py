@@ -11,6 +11,7 @@ from attention.attention_reference import tokens
 from attention.circle.circle_tokens import MATRICES, circle
 from metastable.attention import KERNELS, Operands, attend
 from metastable.attention.circle import ellipse
+from metastable.attention.direct import WIDE_LIBRARIES
 from metastable.attention.select import LEAST_PAIRS, select
 from metastable.attention.sphere import plan
 
@@ -23,7 +24,7 @@ def test_auto_names_the_kernel_that_ran():
     assert attend(wide[:5].float(), wide[:5].float()).kernel == "dense"
     assert attend(small, small, values=wide).kernel == "products"
     many = tokens(2500, 9, "uniform", 0)
-    assert attend(many, many).kernel == "blocks"
+    assert attend(many, many).kernel == ("blocks" if WIDE_LIBRARIES else "products")
     assert attend(small, small).error is None
 
 

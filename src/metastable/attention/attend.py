@@ -12,15 +12,12 @@ from torch import Tensor
 
 from metastable.arguments import shown
 from metastable.attention.batch import attend_many, dimensions
-from metastable.attention.direct import LARGEST_SCORE, PRODUCTS, attend_at_once
+from metastable.attention.direct import LARGEST_SCORE, MOST_AT_ONCE, PRODUCTS, attend_at_once
 from metastable.attention.inputs import read_beta, read_operands
 from metastable.attention.kernel import Attended, check_rtol
 from metastable.attention.operands import Operands
-from metastable.attention.select import KERNELS, LEAST_COLUMNS, LEAST_PAIRS, select
+from metastable.attention.select import KERNELS, LEAST_PAIRS, products_first, select
 from metastable.errors import InvalidInput
-
-MOST_AT_ONCE = PRODUCTS.most_pairs or 0
-"""Pairs up to which the kernel of two products is taken."""
 
 
 def attend(
@@ -81,7 +78,7 @@ def _at_once(queries: Any, keys: Any, mass: Any, beta: Any, values: Any, most: i
     (n, d), (n_k, d_v) = queries.shape, v.shape
     if type(beta) is int and 0 <= beta <= LARGEST_SCORE:
         beta = float(beta)
-    if not (0 < n * n_k <= most and d >= LEAST_COLUMNS <= d_v and type(beta) is float and beta >= 0.0):
+    if not (0 < n * n_k <= most and products_first(min(d, d_v), n * n_k) and type(beta) is float and beta >= 0.0):
         return None
     if not same and keys.shape != (n_k, d):
         return None

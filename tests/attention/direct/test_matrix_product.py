@@ -15,10 +15,10 @@ from metastable.attention.direct.matrix_product import (
     kept_room,
     multiply,
     multiply_part,
-    pointer,
     product_address,
     room,
 )
+from metastable.attention.direct.wide_product import pointer
 
 
 @njit

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from attention.attention_reference import LAYOUTS, check, check_many_blocks, masses, tokens
-from metastable.attention import Operands
-from metastable.attention.direct import PRODUCTS, products
+from metastable.attention import Operands, attend
+from metastable.attention.direct import PRODUCTS, matrix_product, products
 from metastable.attention.direct.products import LARGEST_SCORE, MOST_MASS_RATIO
 from metastable.errors import InvalidInput
 
@@ -76,3 +76,16 @@ def test_tiles_of_keys_that_no_row_needs_are_left_out(beta, order):
     lone = q.clone()
     lone[5] = -lone[5]
     check(PRODUCTS(Operands(lone, x, x, m, beta)), lone, x, x, m, beta)
+
+
+def test_scores_of_many_tokens_are_not_all_held(monkeypatch):
+    """Half of the scores mirror the other half; to hold them would be n^2 numbers."""
+    asked = []
+    monkeypatch.setattr(products, "kept_room", lambda size: asked.append(size) or matrix_product.kept_room(size))
+    monkeypatch.setattr(products, "MOST_AT_ONCE", 10_000)
+    for n, held in ((100, True), (101, False)):
+        x = tokens(n, 130, "uniform", 0)
+        found = attend(x, x, beta=2.0, kernel="products")
+        check(found, x, x, x, torch.full((n,), 1 / n, dtype=torch.float64), 2.0)
+        assert bool(asked) is held
+        asked.clear()

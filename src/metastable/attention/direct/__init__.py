@@ -12,8 +12,11 @@ from metastable.attention.direct.dense import attend_dense, dense_additions
 from metastable.attention.direct.exponents import DOUBLE
 from metastable.attention.direct.fused import MAX_COLUMNS, attend_fused, fused_additions, fused_cost, with_item
 from metastable.attention.direct.matrix_product import multiply, multiply_turned, product_address, room
+from metastable.attention.direct.processor import WIDE_LIBRARIES
 from metastable.attention.direct.products import (
     LARGEST_SCORE,
+    MOST_AT_ONCE,
+    MOST_KEYS,
     MOST_MASS_RATIO,
     attend_products,
     attended_rows,
@@ -31,9 +34,11 @@ __all__ = [
     "LARGEST_SCORE",
     "LEAST_SHARED",
     "MAX_COLUMNS",
+    "MOST_AT_ONCE",
     "MOST_FUSED",
     "PRODUCTS",
     "SDPA",
+    "WIDE_LIBRARIES",
     "adjoint_cost",
     "adjoint_kernel",
     "adjoint_over_pairs",
@@ -57,14 +62,16 @@ __all__ = [
 FUSED = Kernel(
     "fused", attend_fused, devices=CPU, most_columns=MAX_COLUMNS, additions=fused_additions, cost=fused_cost
 )
-# Measured for larger d: two products and an exponential up to some 2000 tokens, tiles above; in float32, whose sums
-# need more care, a few calls for small systems and torch's flash form.
+# Measured for larger d: two products and an exponential up to some 2000 tokens, tiles above, unless the products
+# are our own and the tiles are not; in float32, whose sums need more care, a few calls for small systems and
+# torch's flash form.
 PRODUCTS = Kernel(
     "products",
     attend_products,
     devices=CPU,
     dtypes=frozenset({torch.float64}),
-    most_pairs=6_000_000,
+    most_pairs=MOST_AT_ONCE if WIDE_LIBRARIES else None,
+    most_keys=None if WIDE_LIBRARIES else MOST_KEYS,
     most_mass_ratio=MOST_MASS_RATIO,
 )
 DENSE = Kernel("dense", attend_dense, most_pairs=16_384, additions=dense_additions)

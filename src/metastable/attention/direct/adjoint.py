@@ -27,13 +27,14 @@ from metastable.attention.backwards import Backwards
 from metastable.attention.direct.adjoint_products import ABSENT, PIECES, adjoint_by_products
 from metastable.attention.direct.exponents import DOUBLE
 from metastable.attention.direct.fused import aligned_zeros, with_item
+from metastable.attention.direct.processor import WIDE_LIBRARIES
 from metastable.attention.exp2 import LOG2_E, REDUCTION, exp2, wide
 from metastable.attention.lasting import lasting
 from metastable.threads import over_rows
 
-MOST_FUSED = 4
-"""Coordinates up to which the compiled loop is faster than matrix products: 7.6 ms against 9.2 for 2000 tokens in
-four dimensions, 9.2 against 9.4 in five, 14 against 10 in eight."""
+MOST_FUSED = 4 if WIDE_LIBRARIES else 5
+"""Coordinates up to which the compiled loop is faster than matrix products: on a Xeon 7.6 ms against 9.2 for 2000
+tokens in four dimensions, 9.2 against 9.4 in five, 14 against 10 in eight; on AMD's see `direct.processor`."""
 _ROWS = 64
 """Rows that meet a block of keys one after the other, as in `fused`."""
 _BLOCK = 1040

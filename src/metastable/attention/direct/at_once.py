@@ -15,7 +15,7 @@ import torch
 from numba import carray, njit
 from torch import Tensor
 
-from metastable.attention.direct.matrix_product import kept_place, pointer, product_address
+from metastable.attention.direct.matrix_product import kept_place, product_address
 from metastable.attention.direct.products import (
     LARGEST_SCORE,
     MOST_MASS_RATIO,
@@ -27,6 +27,7 @@ from metastable.attention.direct.products import (
     rows_of_half,
     upper_rows,
 )
+from metastable.attention.direct.wide_product import pointer
 from metastable.attention.exp2 import LOG2_E
 from metastable.attention.operands import same_tensor
 from metastable.threads import shared_among_threads

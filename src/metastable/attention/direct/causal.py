@@ -26,7 +26,7 @@ from torch import Tensor
 
 from metastable.attention.direct.causal_products import ABSENT, LEAST_SHARE, attend_causal_products
 from metastable.attention.direct.exponents import DOUBLE
-from metastable.attention.direct.fused import MAX_COLUMNS, aligned_zeros, with_item
+from metastable.attention.direct.fused import MAX_COLUMNS, aligned_zeros, largest_score_kernel, with_item
 from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2, wide
 from metastable.threads import over_rows
 
@@ -158,6 +158,7 @@ def causal_kernel(d: int, d_v: int, in_exponent: bool) -> Callable[..., None]:
     """The compiled loop for one pair of dimensions and one place of the masses; kept on disk."""
     query_zero, sum_zero = (0.0,) * d, (0.0,) * (d_v + 1)
     headroom, floor = DOUBLE.headroom, DOUBLE.floor
+    largest_score = largest_score_kernel(d, d_v, False, True)
 
     @njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
     def kernel(
@@ -200,12 +201,7 @@ def causal_kernel(d: int, d_v: int, in_exponent: bool) -> Callable[..., None]:
                     if in_exponent:
                         shift = -1e30 if b == 0 else shifts[i - first]
                         if bound - shift > headroom:
-                            top = -3e300
-                            for j in range(length):
-                                t = v[d_v, j]
-                                for c in range(d):
-                                    t += row[c] * k[c, j]
-                                top = t if t > top else top
+                            top = largest_score(row, k, v, length)
                             if top > shift:
                                 rescale = math.exp2(max(shift - top, -2000.0))
                                 for c in range(d_v + 1):

@@ -138,13 +138,12 @@ def key_blocks(
 
 
 @cache
-def fused_kernel(d: int, d_v: int, single: bool, in_exponent: bool) -> Callable[..., None]:
-    """The compiled loop for one pair of dimensions, one precision and one place of the masses; kept on disk."""
+def largest_score_kernel(d: int, d_v: int, single: bool, in_exponent: bool) -> Callable[..., Any]:
+    """Compiled largest(row, k, v, length): the largest score over some keys, with their masses if `in_exponent`.
+
+    A function of its own, so that it becomes vector instructions (see `numbers`).
+    """
     real: Any = np.float32 if single else np.float64
-    query_zero, sum_zero, total_zero = (real(0.0),) * d, (real(0.0),) * (d_v + 1), (0.0,) * (d_v + 1)
-    limits = exponents(single)
-    bound_limit = limits.bound_with_mass if in_exponent else limits.bound
-    headroom, floor = limits.headroom, real(limits.floor)
 
     @njit(fastmath=REDUCTION, nogil=True, error_model="numpy")
     def largest(row: Any, k: Any, v: Any, length: int) -> Any:
@@ -157,7 +156,19 @@ def fused_kernel(d: int, d_v: int, single: bool, in_exponent: bool) -> Callable[
             top = t if t > top else top
         return top
 
-    largest_score = lasting(largest, f"largest_score {d} {d_v} {single} {in_exponent}")
+    return lasting(largest, f"largest_score {d} {d_v} {single} {in_exponent}")
+
+
+@cache
+def fused_kernel(d: int, d_v: int, single: bool, in_exponent: bool) -> Callable[..., None]:
+    """The compiled loop for one pair of dimensions, one precision and one place of the masses; kept on disk."""
+    real: Any = np.float32 if single else np.float64
+    query_zero, sum_zero, total_zero = (real(0.0),) * d, (real(0.0),) * (d_v + 1), (0.0,) * (d_v + 1)
+    limits = exponents(single)
+    bound_limit = limits.bound_with_mass if in_exponent else limits.bound
+    headroom, floor = limits.headroom, real(limits.floor)
+
+    largest_score = largest_score_kernel(d, d_v, single, in_exponent)
 
     @njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
     def kernel(

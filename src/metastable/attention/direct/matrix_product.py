@@ -1,8 +1,8 @@
-"""Matrix products inside compiled code: dgemm of the BLAS that torch brings along, or of SciPy's.
+"""Matrix products inside compiled code: dgemm of the BLAS that torch brings along, of SciPy's, or our own.
 
 A compiled loop that holds its blocks in the caches between two products cannot go back to Python for each of them.
 numba's own `np.dot` calls SciPy's library, which knows nothing of the threads that torch was given; torch's MKL
-does, and is a fifth faster here.
+does, and is a fifth faster. On processors where neither uses the widest vectors, `wide_product` does.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import torch
 from numba import types
 from numba.extending import intrinsic
 
+from metastable.attention.direct.processor import WIDE_LIBRARIES
+from metastable.attention.direct.wide_product import own_product_address
 from metastable.attention.lasting import lasting
 from metastable.threads import blas_can_be_held
 
@@ -26,6 +28,8 @@ from metastable.threads import blas_can_be_held
 @cache
 def product_address() -> int:
     """Where dgemm begins in this process, with arguments of 32-bit integers as in Fortran."""
+    if not WIDE_LIBRARIES:
+        return own_product_address()
     if blas_can_be_held():
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         address = ctypes.cast(library.dgemm_, ctypes.c_void_p).value
@@ -176,17 +180,6 @@ def _multiply_turned(_context: Any, address: Any, m: Any, n: Any, k: Any, a: Any
     return signature, codegen
 
 
-def _pointer(_context: Any, address: Any) -> Any:
-    """The address of numbers of float64 as the pointer that `numba.carray` takes."""
-    target = types.CPointer(types.float64)
-
-    def codegen(context: Any, builder: Any, _signature: Any, args: Any) -> Any:
-        return builder.inttoptr(args[0], context.get_value_type(target))
-
-    return target(types.int64), codegen
-
-
 multiply: Any = lasting(intrinsic(_multiply), "multiply")
 multiply_part: Any = lasting(intrinsic(_multiply_part), "multiply_part")
 multiply_turned: Any = lasting(intrinsic(_multiply_turned), "multiply_turned")
-pointer: Any = lasting(intrinsic(_pointer), "pointer")

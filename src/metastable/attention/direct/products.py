@@ -31,8 +31,14 @@ with all their digits, which end at 2^1023 and 2^-1022. A thousandth is left to 
 MOST_MASS_RATIO = 1e100
 """Largest ratio of masses, which multiply the weights: with scores as above no product underflows; where rows are
 shifted, what is raised beside a weight of one is 2^-1000, and below the rounding of that ratio."""
+MOST_AT_ONCE = 6_000_000
+"""Pairs of a call that is compiled as a whole, of a stage in kept memory, and of scores that are all held: 48 MB.
+Beyond, what is spared is nothing beside the products."""
+MOST_KEYS = 20_000
+"""Keys at most where products of our own are faster than tiles: for so many it was measured, and rows of a block
+meet all of them."""
 _SCORES = 1 << 17
-"""Scores of a block, 1 MB: between the two products they stay in a second cache."""
+"""Scores of a block, 1 MB: between the two products they stay in a second cache, up to 2000 keys."""
 _LEAST_ROWS = ((512, 384), (256, 128), (0, 64))
 """(columns, rows): rows of a block at least, from so many columns on. Before a product begins, it puts its second
 factor in another order, once for every block, which costs the more beside scores that leave the second cache the
@@ -42,9 +48,9 @@ _MOST_ROWS = 128
 _TILE = 256
 """Keys of a tile of scores, whose part in the second product is left out where no row of a block needs it."""
 _NEGLIGIBLE = 2.0**-60
-"""A row needs a tile that has more than this part of Z: what is left out of ten tiles, those of the most keys that
-come here, is 2^-56 of the longest value. Tokens in many dimensions that attend to hardly anyone but themselves, as
-at the start of a run, need few."""
+"""A row needs a tile that has more than this part of Z: what is left out of eighty tiles, those of the most keys
+that come here, is 2^-53 of the longest value. Tokens in many dimensions that attend to hardly anyone but
+themselves, as at the start of a run, need few."""
 
 SYMMETRIC = 32
 """Columns from which it pays, where the queries are the keys, to compute every score once and hold them all."""
@@ -106,7 +112,7 @@ def attend_products(operands: Operands) -> tuple[Tensor, Tensor]:
         else:
             work(0, n)
 
-    once = every_score_once(n, d) and same_tensor(operands.queries, operands.keys)
+    once = n * n <= MOST_AT_ONCE and every_score_once(n, d) and same_tensor(operands.queries, operands.keys)
     if shifted or not once:
         over_blocks(some_rows, rows)
         return mean, log_partition
