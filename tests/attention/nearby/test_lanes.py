@@ -8,9 +8,10 @@ import pytest
 from metastable.attention.nearby.lanes import (
     COARSE_ERROR,
     LANES,
-    coarse_sums_in_space,
+    coarse_sums_of_pairs,
     sums_in_space,
     sums_in_the_plane,
+    sums_of_pairs,
 )
 
 
@@ -29,12 +30,19 @@ def test_sums_of_eight_queries(d):
     np.testing.assert_allclose(sums, expected, rtol=1e-13, atol=1e-13 * np.abs(expected).max())
 
 
-def test_coarse_sums_of_equal_masses():
+def test_sums_over_a_list_of_pairs():
+    """Of keys with masses, and of equal ones to an error that is stated."""
     rng = np.random.default_rng(5)
     keys, queries = rng.normal(size=(4, 3000)), 5 * rng.normal(size=(4, LANES))
-    keys[3] = 1.0
-    sums = np.zeros((2, 4, LANES))
-    for add, out in zip((sums_in_space, coarse_sums_in_space), sums, strict=True):
-        add(keys.ravel(), 3000, 7, 2950, queries.ravel(), out.reshape(-1))
-    assert (np.abs(sums[1] - sums[0]) <= 4 * COARSE_ERROR * sums[0, 3]).all()
-    assert (np.abs(sums[1, 3] - sums[0, 3]) <= COARSE_ERROR * sums[0, 3]).all()
+    pairs = np.flatnonzero(rng.random(1500) < 0.3)
+    for equal in (False, True):
+        if equal:
+            keys[3] = 1.0
+        expected, listed, coarse = np.zeros((3, 4, LANES))
+        for pair in pairs:
+            sums_in_space(keys.ravel(), 3000, 2 * pair, 2 * pair + 2, queries.ravel(), expected.reshape(-1))
+        sums_of_pairs(keys.ravel(), 3000, pairs, len(pairs), queries.ravel(), listed.reshape(-1))
+        np.testing.assert_allclose(listed, expected, rtol=1e-14, atol=1e-14 * np.abs(expected).max())
+    coarse_sums_of_pairs(keys.ravel(), 3000, pairs, len(pairs), queries.ravel(), coarse.reshape(-1))
+    assert (np.abs(coarse - expected) <= 4 * COARSE_ERROR * expected[3]).all()
+    assert (np.abs(coarse[3] - expected[3]) <= COARSE_ERROR * expected[3]).all()

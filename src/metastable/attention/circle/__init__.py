@@ -1,10 +1,16 @@
 """Tokens on the circle: keys gathered into cells, queries into patches; the error is stated."""
 
-from metastable.attention.circle.adjoint import circle_adjoint, circle_adjoint_cost, modes
+from metastable.attention.circle.adjoint import (
+    circle_adjoint,
+    circle_adjoint_cost,
+    circle_sums,
+    modes,
+    modes_of_extremes,
+)
 from metastable.attention.circle.cells import MOST_SHARP, SEARCH, attend_circle, circle_cost
 from metastable.attention.kernel import CPU, LEAST_RTOL, MOST_MASS_RATIO, Kernel
 
-__all__ = ["CIRCLE", "circle_adjoint", "circle_adjoint_cost", "modes"]
+__all__ = ["CIRCLE", "circle_adjoint", "circle_adjoint_cost", "circle_sums", "modes", "modes_of_extremes"]
 
 CIRCLE = Kernel(
     "circle",

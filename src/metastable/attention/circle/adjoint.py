@@ -16,16 +16,14 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from numba import njit
 from torch import Tensor
 
 from metastable.attention.backwards import Backwards
-from metastable.attention.exp2 import REDUCTION
+from metastable.attention.circle.mode_sums import look_at_moments, slopes, sum_moments
 from metastable.rowwise import inner
 from metastable.threads import over_rows
 
@@ -37,9 +35,6 @@ MOST_MODES = 2000
 """Modes beyond which all pairs are taken: r of some 10^5, where rounding allows no more than two digits."""
 PIECES = 8
 """Ranges of queries whose sums are kept apart until the end, so that the digits do not depend on the threads."""
-_LANES = 64
-"""Tokens that take a mode together: the ratios of their coefficients for 60 modes stay in the first cache. A tenth
-faster than 32, up to 70 modes."""
 
 
 def modes(
@@ -47,7 +42,12 @@ def modes(
 ) -> int | None:
     """Modes for errors below rtol beside the partitions, None where rounding or `MOST_MODES` do not allow them."""
     length = inner(queries, queries).sqrt()
-    longest, lost = float(length.max()), float((length - log_partition).max() + torch.logsumexp(log_mass, 0))
+    lost = float((length - log_partition).max() + torch.logsumexp(log_mass, 0))
+    return modes_of_extremes(float(length.max()), lost, rtol)
+
+
+def modes_of_extremes(longest: float, lost: float, rtol: float) -> int | None:
+    """`modes` from max r_i and max (r_i - log Z_i) + log sum_j m_j."""
     rounding = ROUNDING * (1 + longest)
     if not lost < math.log(rtol / rounding):
         return None
@@ -75,34 +75,43 @@ def circle_adjoint_cost(n: int, count: int) -> float:
 
 def circle_adjoint(given: Backwards, count: int) -> tuple[Float[Tensor, "n 2"], Float[Tensor, "n 2"]]:
     """(by_query, by_key along the circle) for keys of unit length, with that many modes."""
-    queries, keys, log_mass, log_partition, cotangent, shift, _ = given
-    q, y, g, s = (np.ascontiguousarray(part.numpy()) for part in (queries, keys, cotangent, shift))
-    n, top = len(q), float(log_mass.max())
-    mass, log_scale = torch.exp(log_mass - top).numpy(), (top - log_partition).numpy()
+    q, y, g = (np.ascontiguousarray(part.numpy().T) for part in (given.queries, given.keys, given.cotangent))
+    top = float(given.log_mass.max())
+    mass, log_scale = torch.exp(given.log_mass - top).numpy(), (top - given.log_partition).numpy()
+    found = circle_sums(q, y, mass, log_scale, g, np.ascontiguousarray(given.shift.numpy()), count)
+    by_query, by_key = (torch.from_numpy(np.ascontiguousarray(part.T)) for part in found)
+    return by_query, by_key
+
+
+def circle_sums(
+    q: np.ndarray, y: np.ndarray, mass: np.ndarray, log_scale: np.ndarray, g: np.ndarray, s: np.ndarray, count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The same of tokens in columns, q, y and g being (2, n): log_scale is -log Z_i for these masses."""
+    n = len(mass)
     edges = [n * piece // PIECES for piece in range(PIECES + 1)]
     cost = circle_adjoint_cost(n, count) / 3
     moments, sums = np.zeros((PIECES, 2, count + 3)), np.zeros((PIECES, 6, count + 1))
-    by_query, by_key = np.empty((n, 2)), np.empty((n, 2))
+    by_query, by_key = np.empty((2, n)), np.empty((2, n))
 
     def gather(start: int, stop: int) -> None:
         for piece in range(start, stop):
-            _moments(y, mass, edges[piece], edges[piece + 1], moments[piece])
+            sum_moments(y, mass, edges[piece], edges[piece + 1], moments[piece])
 
     over_rows(gather, PIECES, cost=cost)
     table = _pairs_of_modes(moments.sum(0))
 
     def look(start: int, stop: int) -> None:
         for piece in range(start, stop):
-            _rows(q, log_scale, g, s, table, edges[piece], edges[piece + 1], sums[piece], by_query)
+            look_at_moments(q, log_scale, g, s, table, edges[piece], edges[piece + 1], sums[piece], by_query)
 
     over_rows(look, PIECES, cost=cost)
     series = _series(sums.sum(0))
 
     def answer(start: int, stop: int) -> None:
-        _slopes(y, mass, series, start, stop, by_key)
+        slopes(y, mass, series, start, stop, by_key)
 
     over_rows(answer, n, cost=cost)
-    return torch.from_numpy(by_query), torch.from_numpy(by_key)
+    return by_query, by_key
 
 
 def _pairs_of_modes(moments: np.ndarray) -> np.ndarray:
@@ -119,116 +128,9 @@ def _pairs_of_modes(moments: np.ndarray) -> np.ndarray:
 
 
 def _series(sums: np.ndarray) -> np.ndarray:
-    """(2, K + 2): 2 i k h_k of h = sum_k h_k e^{ik theta}, from the series of g_1, g_2 and s that `_rows` sums."""
+    """(2, K + 2): 2 i k h_k of h = sum_k h_k e^{ik theta}, from those of g_1, g_2 and s (`look_at_moments`)."""
     along, across, less = (np.append(sums[2 * c] - 1j * sums[2 * c + 1], [0.0, 0.0]) for c in range(3))
     k = np.arange(1, len(along) - 1)
     h = 0.5 * (along[k - 1] + along[k + 1]) - 0.5j * (across[k - 1] - across[k + 1]) - less[k]
     slope = 2j * k * h
     return np.stack((np.append(0.0, slope.real), np.append(0.0, slope.imag)))
-
-
-@njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
-def _moments(keys: Any, mass: Any, start: int, stop: int, moments: Any) -> None:
-    """mu_k += sum_j m_j e^{ik theta_j}, (cosine, sine)."""
-    c, s, turn_c, turn_s = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
-    for first in range(start, stop, _LANES):
-        size = min(_LANES, stop - first)
-        for l in range(size):
-            c[l], s[l] = mass[first + l], 0.0
-            turn_c[l], turn_s[l] = keys[first + l, 0], keys[first + l, 1]
-        for k in range(moments.shape[1]):
-            real, imaginary = 0.0, 0.0
-            for l in range(size):
-                real += c[l]
-                imaginary += s[l]
-                c[l], s[l] = c[l] * turn_c[l] - s[l] * turn_s[l], s[l] * turn_c[l] + c[l] * turn_s[l]
-            moments[0, k] += real
-            moments[1, k] += imaginary
-
-
-@njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
-def _rows(
-    queries: Any, log_scale: Any, g: Any, s: Any, table: Any, start: int, stop: int, sums: Any, by_query: Any
-) -> None:
-    """sums[2c : 2c + 2, k] += sum_i a_ik (cos, sin)(k phi_i) (g_1, g_2, s)_i[c], a_ik = e^{scale_i + r_i} c_k(r_i);
-    by_query from E_i[e^{i theta}] and E_i[e^{2i theta}].
-
-    c_k/c_{k-1} = r/(2k + r c_{k+1}/c_k), from the largest k on; their sum is one.
-    """
-    last = sums.shape[1] - 1
-    ratio = np.empty((last + 1, _LANES))
-    r, a, c, o = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
-    turn_c, turn_s = np.empty(_LANES), np.empty(_LANES)
-    g_1, g_2, s_0 = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
-    m_0, m_1, m_2, m_3 = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
-    for first in range(start, stop, _LANES):
-        size = min(_LANES, stop - first)
-        for l in range(size):
-            i = first + l
-            g_1[l], g_2[l], s_0[l] = g[i, 0], g[i, 1], s[i]
-            r[l] = math.sqrt(queries[i, 0] ** 2 + queries[i, 1] ** 2)
-            inverse = 1.0 / max(r[l], 1e-300)
-            turn_c[l], turn_s[l] = queries[i, 0] * inverse, queries[i, 1] * inverse
-            o[l] = r[l] / (last + 1.0 + math.sqrt((last + 1.0) ** 2 + r[l] ** 2))
-            a[l] = 0.0
-        for k in range(last, 0, -1):
-            for l in range(size):
-                o[l] = r[l] / (2.0 * k + r[l] * o[l])
-                ratio[k, l] = o[l]
-                a[l] = o[l] * (1.0 + a[l])
-        for l in range(size):
-            a[l] = math.exp(log_scale[first + l] + r[l]) / (1.0 + 2.0 * a[l])
-            c[l], o[l] = a[l], 0.0
-            m_0[l] = m_1[l] = m_2[l] = m_3[l] = 0.0
-        for k in range(last + 1):
-            t_0, t_1, t_2, t_3 = table[0, 0, k], table[0, 1, k], table[0, 2, k], table[0, 3, k]
-            u_0, u_1, u_2, u_3 = table[1, 0, k], table[1, 1, k], table[1, 2, k], table[1, 3, k]
-            x_0 = x_1 = x_2 = x_3 = x_4 = x_5 = 0.0
-            for l in range(size):
-                x, z = c[l], o[l]
-                x_0 += x * g_1[l]
-                x_1 += z * g_1[l]
-                x_2 += x * g_2[l]
-                x_3 += z * g_2[l]
-                x_4 += x * s_0[l]
-                x_5 += z * s_0[l]
-                m_0[l] += x * t_0 + z * t_1
-                m_1[l] += x * t_2 + z * t_3
-                m_2[l] += x * u_0 + z * u_1
-                m_3[l] += x * u_2 + z * u_3
-            sums[0, k] += x_0
-            sums[1, k] += x_1
-            sums[2, k] += x_2
-            sums[3, k] += x_3
-            sums[4, k] += x_4
-            sums[5, k] += x_5
-            if k < last:
-                for l in range(size):
-                    x, z, next_ = c[l], o[l], ratio[k + 1, l]
-                    c[l] = next_ * (x * turn_c[l] - z * turn_s[l])
-                    o[l] = next_ * (z * turn_c[l] + x * turn_s[l])
-        for l in range(size):
-            i = first + l
-            x, z = g_1[l], g_2[l]
-            by_query[i, 0] = 0.5 * (x + m_2[l] * x + m_3[l] * z) - s_0[l] * m_0[l]
-            by_query[i, 1] = 0.5 * (z + m_3[l] * x - m_2[l] * z) - s_0[l] * m_1[l]
-
-
-@njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
-def _slopes(keys: Any, mass: Any, series: Any, start: int, stop: int, by_key: Any) -> None:
-    """m_j e_j Re sum_k series_k e^{ik theta_j}, by Horner's rule in e^{i theta}."""
-    real, imaginary, turn_c, turn_s = np.empty(_LANES), np.empty(_LANES), np.empty(_LANES), np.empty(_LANES)
-    for first in range(start, stop, _LANES):
-        size = min(_LANES, stop - first)
-        for l in range(size):
-            turn_c[l], turn_s[l] = keys[first + l, 0], keys[first + l, 1]
-            real[l], imaginary[l] = 0.0, 0.0
-        for k in range(series.shape[1] - 1, -1, -1):
-            u, v = series[0, k], series[1, k]
-            for l in range(size):
-                x, z = real[l], imaginary[l]
-                real[l] = u + x * turn_c[l] - z * turn_s[l]
-                imaginary[l] = v + z * turn_c[l] + x * turn_s[l]
-        for l in range(size):
-            slope = mass[first + l] * real[l]
-            by_key[first + l, 0], by_key[first + l, 1] = -turn_s[l] * slope, turn_c[l] * slope

@@ -3,11 +3,22 @@
 import torch
 
 from metastable.attention.kernel import CPU, LEAST_RTOL, MOST_MASS_RATIO, Kernel
+from metastable.attention.nearby.adjoint import adjoint_sorted, forecast_adjoint, forecast_columns, nearby_adjoint
 from metastable.attention.nearby.attend import attend_nearby, attend_sorted, nearby_cost, nearby_error
 from metastable.attention.nearby.lanes import LANES
 from metastable.attention.nearby.order import curve_order
 
-__all__ = ["LANES", "NEARBY", "attend_sorted", "curve_order", "nearby_error"]
+__all__ = [
+    "LANES",
+    "NEARBY",
+    "adjoint_sorted",
+    "attend_sorted",
+    "curve_order",
+    "forecast_adjoint",
+    "forecast_columns",
+    "nearby_adjoint",
+    "nearby_error",
+]
 
 NEARBY = Kernel(
     "nearby",

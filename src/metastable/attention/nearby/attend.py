@@ -3,10 +3,11 @@
 Keys and queries are sorted along a curve (`nearby.order`). On the circle arcs of it have proxies (`nearby.arcs`),
 where queries are a matrix times the keys and arcs hold more keys than that; on S^2 gentle scores are a sum of few
 spherical harmonics (`nearby.harmonics`). Else eight queries after the other meet the groups of eight keys that
-count for one of them (`nearby.lists`), exponentials computed eight at a time (`nearby.lanes`). Where clusters are
-tight, tokens are halved into nodes first (`nearby.tree`), and a walk over pairs of nodes takes one Taylor
-polynomial for nodes that are small together (`nearby.taylor`), as all tokens are for small beta, and leaves the
-rest to groups (`nearby.walk`). The bounds are relative to the row's own partition and hold for any tokens.
+count for one of them (`nearby.lists`), exponentials computed eight at a time (`nearby.lanes`), on S^2 those that
+count little in single precision (`nearby.rings`). Where clusters are tight, tokens are halved into nodes first
+(`nearby.tree`), and a walk over pairs of nodes takes one Taylor polynomial for nodes that are small together
+(`nearby.taylor`), as all tokens are for small beta, and leaves the rest to groups (`nearby.walk`). The bounds are
+relative to the row's own partition and hold for any tokens.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ from numba import njit
 from torch import Tensor
 
 from metastable.attention.nearby.arcs import NODES, arcs_for, attend_arcs
+from metastable.attention.nearby.caps import measure_caps
 from metastable.attention.nearby.harmonics import attend_harmonics, least_degree_of_harmonics, moments
 from metastable.attention.nearby.lanes import COARSE_ERROR, LANES
-from metastable.attention.nearby.lists import lists_kernel, measure_caps, tight
+from metastable.attention.nearby.lists import attend_lists, tight
 from metastable.attention.nearby.order import curve_order
+from metastable.attention.nearby.rings import CHAIN, attend_rings
 from metastable.attention.nearby.taylor import monomials
 from metastable.attention.nearby.tree import LEAF, levels_for, measure_groups, measure_nodes
 from metastable.attention.nearby.walk import SHARE, rows_kernel, walk_kernel
@@ -154,13 +157,20 @@ def attend_sorted(
             return
     groups, leaves = measure_caps(keys, d, LANES), measure_caps(keys, d, LEAF)
     if sharpness > _GENTLE and not tight(leaves, sharpness, rtol, monomials(d)):
-        rows, mass = lists_kernel(d), keys[d]
-        coarse = rtol >= _COARSE and bool(((mass == 1.0) | (mass == 0.0)).all())
+        if d == 2:
 
-        def some(first: int, last: int) -> None:
-            rows(first, last, keys, groups, leaves, z, rtol, coarse, mean, log_partition)
+            def of_lists(first: int, last: int) -> None:
+                attend_lists(first, last, keys, groups, leaves, z, rtol, mean, log_partition)
 
-        over_rows(some, -(-n_q // LANES), cost=0.3 * n_q * n_k)
+            over_rows(of_lists, -(-n_q // LANES), cost=0.3 * n_q * n_k)
+            return
+        mass, singles = keys[d], keys[:d].astype(np.float32)
+        coarse = rtol >= _COARSE and bool((mass[: np.count_nonzero(mass)] == 1.0).all())
+
+        def of_rings(first: int, last: int) -> None:
+            attend_rings(first, last, keys, singles, groups, leaves, z, rtol, coarse, mean, log_partition)
+
+        over_rows(of_rings, -(-n_q // LANES), cost=0.2 * n_q * n_k, quantum=CHAIN)
         return
     balls = measure_groups(keys, d)
     nodes = measure_nodes(keys, balls, z, levels_for(n_k))
@@ -175,7 +185,8 @@ def attend_sorted(
 
 
 def nearby_cost(operands: Operands, rtol: float) -> float:
-    """Nanoseconds, measured for 2000 tokens that fill the circle or the sphere.
+    """Nanoseconds, measured for 2000 tokens that fill the circle, and 4000 to 12,000 that fill the sphere, these in
+    the units of `sphere.grid`, whose forecasts were 1.3 times what it took on the same machine.
 
     Infinite where rounding takes what polynomials and cut-offs leave of the tolerance.
     """
@@ -191,12 +202,13 @@ def nearby_cost(operands: Operands, rtol: float) -> float:
             return sorting + 15.0 * tokens + 150.0 * share * arcs**2
         share = min(share + 16.0 / n_k, 1.0)
     else:
-        degree = 7.0 - 0.25 * math.log(1e9 * rtol) + 4.0 * sharpness
-        if degree <= 25.0:
+        # What `least_degree_of_harmonics` finds where the mean of the keys is zero, to a tenth.
+        if sharpness <= min(_HARMONIC, math.log(2e12 * rtol)):
+            degree = 7.0 - 0.32 * math.log(1e6 * rtol) + 1.85 * sharpness
             return sorting + 0.25 * degree**2 * tokens
         share = operands.once(_share_that_counts, rtol)
         share = math.sin(min(math.asin(math.sqrt(share)) + 5.0 / math.sqrt(n_k), 0.5 * math.pi)) ** 2
-    pairs = (0.03 + 0.45 * share) * n_q * n_k
+    pairs = (0.03 + 0.45 * share if d == 2 else 0.02 + (0.3 + 0.13 * share) * share) * n_q * n_k
     polynomials = (100.0 if d == 2 else 600.0) * tokens
     return sorting + 60.0 * tokens + (min(pairs, polynomials) if sharpness <= _GENTLE else pairs)
 

@@ -22,14 +22,15 @@ SHARE = 0.15
 """Part of the tolerance for what is cut off, of the partition; twice that of the mean."""
 MOST_DEGREE = 30
 """Largest p on offer."""
-_BEYOND = 10
+BEYOND = 10
 """Degrees above p from which b_l is found downwards, where it is one to a few percent."""
 _BLOCK = 256
 """Tokens that are in the first cache together."""
 _ROUNDING = 30.0
 """Rounding units of a sum of harmonics, relative to e^r."""
-_FACTOR = np.sqrt(np.maximum(np.arange(MOST_DEGREE + 1)[:, None] ** 2.0 - np.arange(MOST_DEGREE + 1) ** 2.0, 0.0))
-"""[l, m]: sqrt(l^2 - m^2)."""
+_DEGREES = np.arange(48.0)
+FACTOR = np.sqrt(np.maximum(_DEGREES[:, None] ** 2 - _DEGREES**2, 0.0))
+"""[l, m]: sqrt(l^2 - m^2), for `harmonics_adjoint`, too."""
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -69,7 +70,7 @@ def least_degree_of_harmonics(keys: Any, z: Any, rtol: float) -> int:
 
 
 @njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
-def _turn(cosine: Any, sine: Any, x: Any, y: Any) -> None:
+def turn(cosine: Any, sine: Any, x: Any, y: Any) -> None:
     """(c + i s) (x + i y), in place, of as many as x has: from m to m + 1."""
     for i in range(len(x)):
         turned = cosine[i] * x[i] - sine[i] * y[i]
@@ -93,7 +94,7 @@ def moments(keys: Any, first: int, last: int, degree: int, out: Any) -> None:
         scale = 1.0
         for m in range(degree + 1):
             if m > 0:
-                _turn(cosine, sine, x, y)
+                turn(cosine, sine, x, y)
                 scale = 1.0 if m == 1 else scale * math.sqrt((2.0 * m - 1.0) / (2.0 * m))
             for i in range(n):
                 rows[0, i], rows[1, i], rows[2, i], rows[3, i] = (
@@ -111,7 +112,7 @@ def moments(keys: Any, first: int, last: int, degree: int, out: Any) -> None:
                 before[i], now[i] = 0.0, scale
             for power in range(m, degree + 1):
                 if power > m:
-                    by, back, over = 2.0 * power - 1.0, _FACTOR[power - 1, m], 1.0 / _FACTOR[power, m]
+                    by, back, over = 2.0 * power - 1.0, FACTOR[power - 1, m], 1.0 / FACTOR[power, m]
                     for i in range(n):
                         diagonal[i] = (by * z[i] * now[i] - back * before[i]) * over
                     for i in range(n):
@@ -140,6 +141,23 @@ def moments(keys: Any, first: int, last: int, degree: int, out: Any) -> None:
 
 
 @njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
+def bessel_downwards(square: Any, n: int, degree: int, low: Any, high: Any, bessel: Any) -> None:
+    """bessel[l] = b_l(r) of n squares r^2, 1 <= l <= degree, and low = b_0, up to one factor: all begin with 1."""
+    wide()
+    for i in range(n):
+        low[i], high[i] = 1.0, 1.0
+    for power in range(degree + BEYOND, 0, -1):
+        if power <= degree:
+            for i in range(n):
+                bessel[power, i] = low[i]
+        over = 1.0 / ((2.0 * power + 1.0) * (2.0 * power + 3.0))
+        for i in range(n):
+            following = low[i] + over * square[i] * high[i]
+            high[i] = low[i]
+            low[i] = following
+
+
+@njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
 def attend_harmonics(
     first: int, last: int, z: Any, gathered: Any, degree: int, mean: Any, log_partition: Any
 ) -> None:
@@ -154,16 +172,7 @@ def attend_harmonics(
         x, y, up = z[0, begin : begin + n], z[1, begin : begin + n], z[2, begin : begin + n]
         for i in range(n):
             square[i] = x[i] * x[i] + y[i] * y[i] + up[i] * up[i]
-            low[i], high[i] = 1.0, 1.0
-        for power in range(degree + _BEYOND, 0, -1):
-            if power <= degree:
-                for i in range(n):
-                    bessel[power, i] = low[i]
-            over = 1.0 / ((2.0 * power + 1.0) * (2.0 * power + 3.0))
-            for i in range(n):
-                following = low[i] + over * square[i] * high[i]
-                high[i] = low[i]
-                low[i] = following
+        bessel_downwards(square, n, degree, low, high, bessel)
         for i in range(n):
             bessel[0, i] = low[i]
         factor = 1.0
@@ -177,14 +186,14 @@ def attend_harmonics(
         scale = 1.0
         for m in range(degree + 1):
             if m > 0:
-                _turn(cosine, sine, x, y)
+                turn(cosine, sine, x, y)
                 scale = 1.0 if m == 1 else scale * math.sqrt((2.0 * m - 1.0) / (2.0 * m))
             part[:] = 0.0
             for i in range(n):
                 before[i], now[i] = 0.0, scale
             for power in range(m, degree + 1):
                 if power > m:
-                    by, back, over = 2.0 * power - 1.0, _FACTOR[power - 1, m], 1.0 / _FACTOR[power, m]
+                    by, back, over = 2.0 * power - 1.0, FACTOR[power - 1, m], 1.0 / FACTOR[power, m]
                     for i in range(n):
                         following = (by * up[i] * now[i] - back * square[i] * before[i]) * over
                         before[i] = now[i]

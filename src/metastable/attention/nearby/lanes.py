@@ -16,7 +16,7 @@ from metastable.attention.exp2 import COEFFICIENTS, NO_REASSOCIATION, ROUND_64, 
 
 LANES = 8
 """Queries at once: float64 in a register of 512 bits; narrower processors take two or four of theirs."""
-_FLAGS = ("contract", "nnan", "ninf", "nsz")
+FLAGS = ("contract", "nnan", "ninf", "nsz")
 _LEAST = -1000.0
 """Smaller exponents are raised to it (`exp2`)."""
 
@@ -37,19 +37,50 @@ COARSE_ERROR = 1.1e-12
 """More than its largest relative error."""
 
 
-def _vectors(d: int, coefficients: tuple[float, ...] = COEFFICIENTS, equal: bool = False) -> Any:
+VECTOR, INTEGER = ir.VectorType(ir.DoubleType(), LANES), ir.IntType(64)
+_INTEGERS = ir.VectorType(INTEGER, LANES)
+
+
+def constant(value: float) -> Any:
+    """The same number in all places."""
+    return ir.Constant(VECTOR, [value] * LANES)
+
+
+def multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    """a b + c."""
+    return builder.fadd(builder.fmul(a, b, flags=FLAGS), c, flags=FLAGS)
+
+
+def everywhere(builder: Any, base: Any, at: Any) -> Any:
+    """The number at base[at] in all places."""
+    undefined = ir.Constant(VECTOR, ir.Undefined)
+    one = builder.insert_element(undefined, builder.load(builder.gep(base, [at])), ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
+
+
+def power_of_two(builder: Any, t: Any, coefficients: tuple[float, ...]) -> Any:
+    """2^t as in `exp2`, t <= 1000."""
+    t = builder.select(builder.fcmp_ordered(">", t, constant(_LEAST)), t, constant(_LEAST))
+    rounded = builder.fadd(t, constant(ROUND_64))
+    r = builder.fsub(t, builder.fsub(rounded, constant(ROUND_64)))
+    p = constant(coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        p = multiply_add(builder, p, r, constant(coefficient))
+    shifted = builder.shl(builder.bitcast(rounded, _INTEGERS), ir.Constant(_INTEGERS, [52] * LANES))
+    return builder.bitcast(builder.add(builder.bitcast(p, _INTEGERS), shifted), VECTOR)
+
+
+def _vectors(
+    d: int, coefficients: tuple[float, ...] = COEFFICIENTS, equal: bool = False, listed: bool = False
+) -> Any:
     """add(keys, length, first, last, queries, sums), arrays flat: for the eight places a
 
         sums[:, a] += m_j 2^{t_ja} (k_j, 1),   t_ja = queries[d] + sum_c queries[c] k_jc,   first <= j < last,
 
     keys (d + 1, length) with the masses in the last row, queries (d + 1, 8) with what is added to the exponents in
-    the last row, sums (d + 1, 8) with those of the weights in the last row. equal: all masses are one.
+    the last row, sums (d + 1, 8) with those of the weights in the last row. equal: all masses are one. listed: an
+    array of numbers e follows, and the keys are j = 2 e[i] and 2 e[i] + 1 for first <= i < last.
     """
-    vector, integer = ir.VectorType(ir.DoubleType(), LANES), ir.IntType(64)
-    integers = ir.VectorType(integer, LANES)
-
-    def constant(value: float) -> Any:
-        return ir.Constant(vector, [value] * LANES)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         kinds = signature.args
@@ -58,46 +89,36 @@ def _vectors(d: int, coefficients: tuple[float, ...] = COEFFICIENTS, equal: bool
             return context.make_array(kinds[place])(context, builder, args[place]).data
 
         def row(base: Any, c: int) -> Any:
-            return builder.bitcast(builder.gep(base, [ir.Constant(integer, LANES * c)]), vector.as_pointer())
+            return builder.bitcast(builder.gep(base, [ir.Constant(INTEGER, LANES * c)]), VECTOR.as_pointer())
 
         keys, queries, sums = data(0), data(4), data(5)
-        starts = [builder.gep(keys, [builder.mul(args[1], ir.Constant(integer, c))]) for c in range(d + 1)]
+        starts = [builder.gep(keys, [builder.mul(args[1], ir.Constant(INTEGER, c))]) for c in range(d + 1)]
         z = [builder.load(row(queries, c), align=8) for c in range(d + 1)]
         before = [builder.load(row(sums, c), align=8) for c in range(d + 1)]
         entry = builder.block
         loop, end = builder.append_basic_block("key"), builder.append_basic_block("done")
         builder.cbranch(builder.icmp_signed("<", args[2], args[3]), loop, end)
         builder.position_at_end(loop)
-        j = builder.phi(integer)
-        held = [builder.phi(vector) for _ in range(d + 1)]
-        undefined = ir.Constant(vector, ir.Undefined)
-        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
+        j = builder.phi(INTEGER)
+        held = [builder.phi(VECTOR) for _ in range(d + 1)]
 
-        def spread(c: int) -> Any:
-            value = builder.load(builder.gep(starts[c], [j]))
-            one = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
-            return builder.shuffle_vector(one, undefined, everywhere)
+        def summed(at: Any, so_far: list[Any]) -> list[Any]:
+            """With the weights of the key at this place."""
+            k = [everywhere(builder, starts[c], at) for c in range(d if equal else d + 1)]
+            t = z[d]
+            for c in range(d):
+                t = multiply_add(builder, z[c], k[c], t)
+            e = power_of_two(builder, t, coefficients)
+            weight = e if equal else builder.fmul(e, k[d], flags=FLAGS)
+            more = [multiply_add(builder, weight, k[c], so_far[c]) for c in range(d)]
+            return [*more, builder.fadd(so_far[d], weight, flags=FLAGS)]
 
-        def multiply_add(a: Any, b: Any, c: Any) -> Any:
-            return builder.fadd(builder.fmul(a, b, flags=_FLAGS), c, flags=_FLAGS)
-
-        k = [spread(c) for c in range(d if equal else d + 1)]
-        t = z[d]
-        for c in range(d):
-            t = multiply_add(z[c], k[c], t)
-        t = builder.select(builder.fcmp_ordered(">", t, constant(_LEAST)), t, constant(_LEAST))
-        # 2^t as in `exp2`.
-        rounded = builder.fadd(t, constant(ROUND_64))
-        r = builder.fsub(t, builder.fsub(rounded, constant(ROUND_64)))
-        p = constant(coefficients[-1])
-        for coefficient in reversed(coefficients[:-1]):
-            p = multiply_add(p, r, constant(coefficient))
-        shifted = builder.shl(builder.bitcast(rounded, integers), ir.Constant(integers, [52] * LANES))
-        e = builder.bitcast(builder.add(builder.bitcast(p, integers), shifted), vector)
-        weight = e if equal else builder.fmul(e, k[d], flags=_FLAGS)
-        after = [multiply_add(weight, k[c], held[c]) for c in range(d)]
-        after.append(builder.fadd(held[d], weight, flags=_FLAGS))
-        following = builder.add(j, ir.Constant(integer, 1))
+        if listed:
+            even = builder.shl(builder.load(builder.gep(data(6), [j])), ir.Constant(INTEGER, 1))
+            after = summed(builder.add(even, ir.Constant(INTEGER, 1)), summed(even, held))
+        else:
+            after = summed(j, held)
+        following = builder.add(j, ir.Constant(INTEGER, 1))
         j.add_incoming(args[2], entry)
         j.add_incoming(following, loop)
         for c in range(d + 1):
@@ -106,7 +127,7 @@ def _vectors(d: int, coefficients: tuple[float, ...] = COEFFICIENTS, equal: bool
         builder.cbranch(builder.icmp_signed("<", following, args[3]), loop, end)
         builder.position_at_end(end)
         for c in range(d + 1):
-            final = builder.phi(vector)
+            final = builder.phi(VECTOR)
             final.add_incoming(before[c], entry)
             final.add_incoming(after[c], loop)
             after[c] = final
@@ -117,10 +138,16 @@ def _vectors(d: int, coefficients: tuple[float, ...] = COEFFICIENTS, equal: bool
     def add(_context: Any, keys: Any, _length: Any, _first: Any, _last: Any, queries: Any, sums: Any) -> Any:
         return types.void(keys, types.intp, types.intp, types.intp, queries, sums), codegen
 
-    return intrinsic(add)
+    def add_listed(
+        _context: Any, keys: Any, _length: Any, _first: Any, _last: Any, queries: Any, sums: Any, pairs: Any
+    ) -> Any:
+        return types.void(keys, types.intp, types.intp, types.intp, queries, sums, pairs), codegen
+
+    return intrinsic(add_listed if listed else add)
 
 
-_in_the_plane, _in_space, _coarsely = _vectors(2), _vectors(3), _vectors(3, COARSE, equal=True)
+_in_the_plane, _in_space = _vectors(2), _vectors(3)
+_listed, _listed_coarsely = _vectors(3, listed=True), _vectors(3, COARSE, equal=True, listed=True)
 
 
 # Functions of their own: the flags of whoever calls would reach the roundings of the exponential.
@@ -139,7 +166,14 @@ def sums_in_space(keys: Any, length: int, first: int, last: int, queries: Any, s
 
 
 @njit(cache=True, nogil=True, fastmath=NO_REASSOCIATION, error_model="numpy")
-def coarse_sums_in_space(keys: Any, length: int, first: int, last: int, queries: Any, sums: Any) -> None:
-    """`sums_in_space` of keys that all have mass one, to `COARSE_ERROR`."""
+def sums_of_pairs(keys: Any, length: int, pairs: Any, count: int, queries: Any, sums: Any) -> None:
+    """sums (4, 8) += what the keys 2 e and 2 e + 1 add to them, e in pairs[:count]."""
     wide()
-    _coarsely(keys, length, first, last, queries, sums)
+    _listed(keys, length, 0, count, queries, sums, pairs)
+
+
+@njit(cache=True, nogil=True, fastmath=NO_REASSOCIATION, error_model="numpy")
+def coarse_sums_of_pairs(keys: Any, length: int, pairs: Any, count: int, queries: Any, sums: Any) -> None:
+    """`sums_of_pairs` of keys that all have mass one, to `COARSE_ERROR`."""
+    wide()
+    _listed_coarsely(keys, length, 0, count, queries, sums, pairs)

@@ -18,6 +18,7 @@ from numba import njit
 
 from metastable.attention.exp2 import LOG2_E, REDUCTION
 from metastable.attention.lasting import lasting
+from metastable.attention.nearby.caps import end_of_run
 from metastable.attention.nearby.lanes import LANES, sums_in_space, sums_in_the_plane
 from metastable.attention.nearby.taylor import least_degree, pays, taylor_kernel
 from metastable.attention.nearby.tree import span, weighted_floor
@@ -188,10 +189,7 @@ def rows_kernel(d: int) -> Callable[..., Any]:
                 found[:] = 0.0
                 j = 0
                 while j < chosen:
-                    run = kept[j]
-                    j += 1
-                    while j < chosen and kept[j] == kept[j - 1] + 1:
-                        j += 1
+                    run, j = kept[j], end_of_run(kept, j, chosen)
                     if d == 2:
                         sums_in_the_plane(flat, length, run * LANES, (kept[j - 1] + 1) * LANES, lanes, found)
                     else:
