@@ -56,3 +56,22 @@ def test_single_precision_and_high_dimensions_are_left_to_the_flow() -> None:
         flow = ms.SelfAttention(weights(many.d, seed=0), 1.0)
         problem = Problem(flow, many.mass, 1e-8, 1e-10, None, 1.0)
         assert compiled_trial(problem, Systems.at_rest(many.points, 0.0), Tableau.of(Adaptive())) is None
+
+
+def test_a_rejected_step_of_order_8_spares_the_velocity_at_its_end() -> None:
+    g = torch.Generator().manual_seed(3)
+    many = Ensemble(torch.randn(3, 6, 3, dtype=torch.float64, generator=g))
+    problem = Problem(ms.SelfAttention(weights(3, seed=7), 20.0), many.mass, 1e-8, 1e-10, None, 1.0)
+    which, h, unseen = np.arange(3), np.array([1e-3, 1.0, 2.0]), np.zeros(3, dtype=bool)
+    for method, spared in ((Dop853(), 2), (Adaptive(), 0)):
+        systems, pair = begin(problem, method, Systems.at_rest(many.points.clone(), 0.0)), Tableau.of(method)
+        compiled = compiled_trial(problem, systems, pair)
+        assert compiled is not None
+        found = _compiled(compiled, problem, systems, which, h, unseen)
+        expected = _trial(problem, pair, systems, which, np.zeros(3), h, inside=False)
+        assert (expected.error > 1.0).tolist() == [False, True, True]
+        assert np.allclose(found.error, expected.error, rtol=1e-6, atol=1e-4)
+        assert torch.allclose(found.slope[0], expected.slope[0], rtol=1e-12, atol=1e-12)
+        assert compiled.evaluations(found.error, unseen) == 3 * pair.end - spared
+        seen = np.array([True, True, False])  # what is looked at inside is made to the end
+        assert compiled.evaluations(found.error, seen) == 3 * pair.end - spared // 2

@@ -265,12 +265,15 @@ def on_s2(kind, kernel="auto"):
     }[kind]()
 
 
+@pytest.mark.parametrize("way", ["sphere_adjoint", "nearby_adjoint"])
 @pytest.mark.parametrize("kind", ["softmax", "turned", "unnormalised", "two heads", "scheduled"])
-def test_on_s2_it_is_that_of_all_pairs_to_the_tolerance_of_the_run(monkeypatch, kind):
-    taken, found_by = [], adjoint.sphere_adjoint
+def test_on_s2_it_is_that_of_all_pairs_to_the_tolerance_of_the_run(monkeypatch, kind, way):
+    taken, found_by = [], getattr(adjoint, way)
     monkeypatch.setattr(adjoint, "FEWEST", {3: 500})
-    monkeypatch.setattr(adjoint, "laid_cost", lambda _: 0.0)
-    monkeypatch.setattr(adjoint, "sphere_adjoint", lambda *given: taken.append(1) or found_by(*given))
+    monkeypatch.setattr(adjoint, "_LEAST_GRID", (0.0, 0.0))
+    monkeypatch.setattr(adjoint, "laid_cost", lambda _: 0.0 if way == "sphere_adjoint" else math.inf)
+    monkeypatch.setattr(adjoint, "adjoint_cost", lambda *_: math.inf)
+    monkeypatch.setattr(adjoint, way, lambda *given: taken.append(1) or found_by(*given))
     n = MOST_TOKENS + 38
     x, mass, c = ms.sphere.uniform(n, 3, seed=4), masses(n), linear(n, 3)
     given = {"method": "rk4", "step": 0.1, "rtol": 1e-7, "atol": 1e-7}

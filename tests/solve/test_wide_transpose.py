@@ -27,7 +27,7 @@ def problem(n, d, kind="full"):
 
 @pytest.mark.parametrize("method", ["dop853", "euler"])
 @pytest.mark.parametrize("kind", ["full", "diagonal V", "diagonal B", "both"])
-@pytest.mark.parametrize(("n", "d"), [(1, 5), (130, 9), (257, 33)])
+@pytest.mark.parametrize(("n", "d"), [(1, 9), (130, 10), (257, 33)])
 def test_a_step_and_a_velocity_are_taken_back_as_stage_by_stage(kind, n, d, method):
     given, points = problem(n, d, kind)
     table, w = runge_kutta(METHODS[method]()), normal(n, d, seed=4)
@@ -48,7 +48,7 @@ def test_a_step_and_a_velocity_are_taken_back_as_stage_by_stage(kind, n, d, meth
 
 
 def test_other_flows_have_none():
-    given, points = problem(20, 6)
+    given, points = problem(20, 9)
     table = runge_kutta(METHODS["dop853"]())
     assert wide_transpose(given, points, table) is not None
     w = given.flow.weights_at(0.0)
@@ -61,6 +61,6 @@ def test_other_flows_have_none():
         ms.EuclideanAttention(w, 1.0),
         ms.MultiHead([plain]),
     ]
-    others += [ms.SelfAttention(w, 1.0, field=torch.ones(6)), ms.SelfAttention(layers, 1.0)]
+    others += [ms.SelfAttention(w, 1.0, field=torch.ones(9)), ms.SelfAttention(layers, 1.0)]
     for flow in others:
         assert wide_transpose(Problem(flow, given.mass, 1e-8, 1e-10, None, math.inf), points, table) is None

@@ -30,7 +30,7 @@ def attention(d: int, beta: float, V: str = "dense", B: str = "dense", **options
         (150, 33, 900.0, "dense", "diagonal", False),
         (150, 9, 64.0, "diagonal", "dense", True),
         (3, 70, 1.0, "diagonal", "diagonal", False),
-        (520, 8, 4.0, "dense", "dense", False),  # more tokens than a small system has
+        (520, 9, 4.0, "dense", "dense", False),  # more tokens than a small system has
     ],
 )
 def test_runs_are_those_of_steps_made_stage_by_stage(n, d, beta, V, B, equal, monkeypatch):

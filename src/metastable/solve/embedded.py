@@ -149,7 +149,8 @@ class EmbeddedPair(Stepper):
         return Step(state, end, interpolate, tried=tried)
 
     def again(self, problem: Problem, state: State, t: float) -> Float[Tensor, "n d"]:
-        """The tokens after a step from this state to time t that was accepted before, to its digits."""
+        """The tokens after a step from this state to time t that was accepted before: to its digits, or,
+        where tokens were put in another order, to those of attention."""
         stages = self._stage_memory(state.points)
         slope = problem.velocity(state.t, state.points, out=stages[0]).vector
         whole = self._whole_trial(problem, state, stages)

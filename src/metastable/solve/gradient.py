@@ -31,6 +31,7 @@ from metastable.solve.progress import progress_observers
 from metastable.solve.recording import Recording, Tape
 from metastable.solve.runge_kutta import RungeKutta, runge_kutta
 from metastable.solve.small_transpose import SmallTranspose, small_transpose
+from metastable.solve.sorted_transpose import SortedTranspose, sorted_transpose
 from metastable.solve.stepper import Stepper
 from metastable.solve.stretches import refuse_endless, steps
 from metastable.solve.trace import BALANCE, COMPILED_BALANCE, Interval, Segment, Trace
@@ -94,16 +95,15 @@ def gradient(
         growth are cut (see `Growth`).
 
     The adjoint is that of the accepted steps, each taken back stage by stage, with their lengths as they were
-    chosen: the exact derivative of the numbers that were computed, to rounding. It takes the time of two to
-    five runs (benchmarks/gradient.py) and memory for O(sqrt(steps)) copies of the tokens: the last steps are
-    taken back as they were made, those before are made again from a few states. Attention is differentiated
-    over all pairs, whatever kernel computed it; on the circle in O(n) by Fourier series, to the tolerance that
-    kernels have in this run, where queries look at keys (`attention.circle.adjoint`), and on S^2 from 3000
-    tokens on by a grid (`attention.sphere.adjoint`). A gradient is more than five runs where `solve` leaves out
-    or gathers pairs and these do not: on the circle and S^2 from 1000 tokens on, up to twenty in that
-    benchmark. Tokens are taken in float64; masses and the `log_scale` of unnormalised attention stay fixed. Of
-    a flow from outside, whose drift torch can differentiate, there are `points` only. A function as `progress`
-    is told the times of the run, and then those of the way back.
+    chosen: the exact derivative of the numbers that were computed, to rounding. It takes the time of two to five
+    runs (benchmarks/gradient.py) and memory for O(sqrt(steps)) copies of the tokens: the last steps are taken back
+    as they were made, those before are made again from a few states. Attention is differentiated over all pairs,
+    whatever kernel computed it; to the tolerance that kernels have in this run on the circle by Fourier series, in
+    O(n), where queries look at keys (`attention.circle.adjoint`), and on S^2 from 400 tokens on by spherical
+    harmonics, over the pairs that count (`attention.nearby.adjoint`), or by a grid (`attention.sphere.adjoint`).
+    Tokens are taken in float64; masses and the `log_scale` of unnormalised attention stay fixed. Of a flow from
+    outside, whose drift torch can differentiate, there are `points` only. A function as `progress` is told the
+    times of the run, and then those of the way back.
 
     >>> from metastable import AttentionWeights, SelfAttention
     >>> w = AttentionWeights(V=[[1.0, 0.0], [0.0, 1.0]], B=[[1.0, 0.0], [0.0, 1.0]])
@@ -132,8 +132,10 @@ def gradient(
     ledger = Ledger(problem.pullback(t0, rho.points), rho.points)
     trace = Trace(BALANCE if compiled is None else COMPILED_BALANCE)
     state = State(t0, rho.points)
-    wide = None if compiled is not None else wide_transpose(problem, rho.points, table)
-    growth = Growth(problem, table, wide) if max_step is None and h is None else None
+    whole: SortedTranspose | WideTranspose | None = None
+    if compiled is None:
+        whole = sorted_transpose(problem, rho.points, table) or wide_transpose(problem, rho.points, table)
+    growth = Growth(problem, table, whole) if max_step is None and h is None else None
     try:
         audience.begin(Run(prepared, rho.mass, state, t, (t0, t), stepper.name))
         if growth is not None:
@@ -146,7 +148,7 @@ def gradient(
             audience.show(made)
         value, cotangent = of_end.at(state.points)
         for segment in trace.segments():
-            steps_back = _steps_back(problem, stepper, table, compiled or wide, segment)
+            steps_back = _steps_back(problem, stepper, table, compiled or whole, segment)
             for each in reversed(segment.intervals):
                 before, cotangent, of_weights = steps_back(cotangent)
                 ledger.add((each.start + each.end) / 2, of_weights)
@@ -163,7 +165,7 @@ def _steps_back(
     problem: Problem,
     stepper: Stepper,
     table: RungeKutta,
-    compiled: SmallTranspose | WideTranspose | None,
+    compiled: SmallTranspose | SortedTranspose | WideTranspose | None,
     segment: Segment,
 ) -> Callable[[Tensor], tuple[Tensor, Tensor, list[Sequence[HeadCotangent]]]]:
     """Make the steps of a segment again that are not known; what comes back takes them back, the last one first.

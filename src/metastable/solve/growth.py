@@ -19,6 +19,7 @@ from metastable.solve.problem import Problem, State
 from metastable.solve.recording import Stage
 from metastable.solve.runge_kutta import EULER, RungeKutta
 from metastable.solve.small_transpose import SmallTranspose, small_transpose
+from metastable.solve.sorted_transpose import SortedTranspose
 from metastable.solve.wide_transpose import WideTranspose
 
 SAFETY = 2.0
@@ -31,8 +32,10 @@ FIRST = 3
 class Growth:
     """s = |J^T w|/|w|, J the derivative of the velocities, w by power iteration along the run."""
 
-    def __init__(self, problem: Problem, table: RungeKutta, wide: WideTranspose | None = None) -> None:
-        self.problem, self.longest, self.wide = problem, problem.max_step, wide
+    def __init__(
+        self, problem: Problem, table: RungeKutta, whole: SortedTranspose | WideTranspose | None = None
+    ) -> None:
+        self.problem, self.longest, self.whole = problem, problem.max_step, whole
         self.reach = table.resolved(SHARE * (problem.rtol + problem.atol)) / SAFETY
         self._cotangent: torch.Tensor | None = None
         self._compiled: tuple[SmallTranspose | None] | None = None
@@ -72,7 +75,7 @@ class Growth:
             problem.evaluations += 1
             return lambda w: compiled.velocity_back(x, w)
         stage = Stage(x, None, problem.pullback(state.t, x))
-        if (wide := self.wide) is not None:
-            return lambda w: wide.velocity_back(stage, w)
+        if (whole := self.whole) is not None:
+            return lambda w: whole.velocity_back(stage, w)
         back = velocity_back if problem.flow.spherical else drift_back
         return lambda w: back(stage, w)[0]

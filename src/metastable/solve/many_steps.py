@@ -143,8 +143,8 @@ def advance_round(
     if compiled is None:
         trial = _trial(problem, pair, systems, which, start, h, bool(looked.any()))
     else:
-        problem.evaluations += pair.end * len(which)
         trial = _compiled(compiled, problem, systems, which, h, looked)
+        problem.evaluations += compiled.evaluations(trial.error, looked)
     good = trial.error <= 1.0
     rows = np.flatnonzero(good)
     made = which[rows]

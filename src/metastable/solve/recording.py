@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -43,6 +44,8 @@ class StackedStages(Sequence[Stage]):
     log_partition: Float[Tensor, "s n"]
     pullback: Callable[[Tensor, Tensor, Tensor], Pullback]
     """The field at points from attended means and log Z."""
+    order: np.ndarray | None = None
+    """(n,): which token each row is, of all stages but the first; None: that of its number."""
 
     def __len__(self) -> int:
         return 1 + len(self.points)
@@ -51,9 +54,18 @@ class StackedStages(Sequence[Stage]):
         number = range(len(self))[index] - 1
         if number < 0:
             return self.first
-        points = self.points[number]
-        found = self.pullback(points, self.mean[number], self.log_partition[number])
-        return Stage(points, self.length[number], found)
+        rows = (part[number] for part in (self.points, self.length, self.mean, self.log_partition))
+        points, length, mean, log_partition = (
+            rows if self.order is None else (put_back(r, self.order) for r in rows)
+        )
+        return Stage(points, length, self.pullback(points, mean, log_partition))
+
+
+def put_back(rows: Float[Tensor, "n *c"], order: np.ndarray) -> Float[Tensor, "n *c"]:
+    """Row i at place order[i]."""
+    found = torch.empty_like(rows)
+    found[torch.from_numpy(order)] = rows
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +75,8 @@ class Tape:
     h: float
     stages: Sequence[Stage]
     points: Float[Tensor, "n d"]
-    """The tokens at its end, bit for bit those of the run where an embedded pair made it."""
+    """The tokens at its end: bit for bit those of the run, or, made again in another order, to the digits of
+    attention."""
     length: Float[Tensor, "n 1"] | None
 
     @property

@@ -36,7 +36,8 @@ from metastable.flows.softmax import SelfAttention
 from metastable.solve.problem import Problem
 from metastable.solve.recording import StackedStages, Stage, Tape
 from metastable.solve.runge_kutta import RungeKutta
-from metastable.solve.wide_trial import NANOSECONDS, compiled, factor, plain_weights, times
+from metastable.solve.wide_rows import compiled, factor, times
+from metastable.solve.wide_trial import NANOSECONDS, plain_weights
 from metastable.threads import blas_can_be_held, over_rows
 from metastable.weights import AttentionWeights
 

@@ -14,19 +14,17 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
-from numba import njit
 from torch import Tensor
 
 from metastable.attention.direct import (
-    LARGEST_SCORE,
+    MOST_AT_ONCE,
     PRODUCTS,
-    attended_rows,
-    multiply,
+    WIDE_LIBRARIES,
     product_address,
     room,
     rows_of_block,
 )
-from metastable.attention.exp2 import LN_2, LOG2_E
+from metastable.attention.exp2 import LOG2_E
 from metastable.attention.kernel import Attended
 from metastable.attention.operands import Operands
 from metastable.flows.drift import Velocity
@@ -38,12 +36,13 @@ from metastable.solve.problem import Problem
 from metastable.solve.recording import Recording, StackedStages
 from metastable.solve.tableau import Pair
 from metastable.solve.trial import Made
-from metastable.threads import blas_can_be_held, over_rows
+from metastable.solve.wide_rows import LARGEST_SQUARE, error_rows, factor, moved_rows, step_rows, velocity_rows
+from metastable.threads import blas_can_be_held, over_rows, shared_among_threads
 from metastable.weights import AttentionWeights
 
-LEAST_COLUMNS = 5
-"""Dimensions from which two products are faster than the fused kernel for more than some hundred tokens: 1.3 ns
-a pair at n = 2000 against 1.6 for d = 5, and 2.5 for d = 8."""
+LEAST_COLUMNS = 5 if WIDE_LIBRARIES else 8
+"""Dimensions from which two products are faster than the fused kernel for more than some hundred tokens: on a Xeon
+1.3 ns a pair at n = 2000 against 1.6 for d = 5, and 2.5 for d = 8; on AMD's see `direct.processor`."""
 
 
 NANOSECONDS = 0.015
@@ -77,7 +76,9 @@ class WideTrial:
         self.flow, self.mass, self.weights, self.recording = flow, mass, weights, recording
         self.log_mass = math.log(float(mass.max()))
         self.rows = [row.numpy() for row in (*pair.stages, pair.weights)]
+        self.table = np.stack([np.pad(row, (0, len(pair.weights) - len(row))) for row in self.rows])
         _, n, d = memory.shape
+        self.cost = NANOSECONDS * n * d * (n + d)
         self.B = factor(flow.beta * LOG2_E * weights.dense_B)
         self.V = factor(weights.value.T)
         self.share = (mass / mass.max()).numpy()
@@ -99,10 +100,13 @@ class WideTrial:
             self.kept = self._arrays(last - 1)
             y, length, mean, log_z = (torch.from_numpy(part) for part in self.kept)
             self.recording.remember_step(lambda first: StackedStages(first, y, length, mean, log_z, self._pullback))
-        for stage in range(1, last):
-            self._move(points, stage, h)
-            self._evaluate(self.memory[stage])
-        self._move(points, last, h)
+        if self.recording is None and not self._shared():
+            self._stages_at_once(points, h)
+        else:
+            for stage in range(1, last):
+                self._move(points, stage, h)
+                self._evaluate(self.memory[stage])
+            self._move(points, last, h)
         error = self._error(h) / self.allowed
         after = torch.from_numpy(self.points.copy()) if self.recording is None else self.here
         return Made(after, None, error if math.isfinite(error) else math.inf, last - 1, self._end)
@@ -118,6 +122,13 @@ class WideTrial:
             found = (torch.from_numpy(part) for part in self.found)
             self.recording.remember(self.here, self._pullback(self.here, *found))
         return Velocity(out, None)
+
+    def _stages_at_once(self, points: Tensor, h: float) -> None:
+        """All of a step in one call, where one thread makes it."""
+        made = (self.points, self.weighted, self.queries, self.longest, self.lengths)
+        given = (points.numpy(), self.memory.numpy(), h * self.table, *self.B, *self.V, self.share, self.equal)
+        address, rows = product_address(), self._rows_at_hand()
+        self.shifted = step_rows(address, *given, self.log_mass, self.block, *made, *rows)
 
     def _move(self, points: Tensor, stage: int, h: float) -> None:
         """y, the points of a stage, and what attention takes of them."""
@@ -135,27 +146,31 @@ class WideTrial:
         made = (self.points, self.weighted, self.queries, self.longest, self.lengths)
 
         def some(start: int, stop: int) -> None:
-            _moved_rows(product_address(), start, stop, *given, self.share, self.equal, self.block, *made)
+            moved_rows(product_address(), start, stop, *given, self.share, self.equal, self.block, *made)
 
         self._over_rows(some)
-        self.shifted = bool(self.longest.max() > (LARGEST_SCORE * LOG2_E) ** 2)
+        self.shifted = bool(self.longest.max() > LARGEST_SQUARE)
 
     def _evaluate(self, out: Tensor) -> None:
         """The velocities at y."""
-        _, n, d = self.memory.shape
         given: tuple[Any, ...] = (self.points, self.weighted, self.share, self.queries, self.shifted, *self.V)
         given = (*given, self.log_mass)
         into = out.numpy()
 
         def some(start: int, stop: int) -> None:
-            held: tuple[Any, ...] | None = getattr(self._held, "arrays", None)
-            if held is None:
-                height = min(self.block, n)
-                held = self._held.arrays = room(height, n), room(height, d), room(height)
-            scores, *some_rows = held
-            _velocity_rows(product_address(), start, stop, *given, scores, *(self.found or some_rows), into)
+            scores, *some_rows = self._rows_at_hand()
+            velocity_rows(product_address(), start, stop, *given, scores, *(self.found or some_rows), into)
 
         self._over_rows(some)
+
+    def _rows_at_hand(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """This thread's memory for the scores, m and log Z of a block."""
+        held: tuple[np.ndarray, np.ndarray, np.ndarray] | None = getattr(self._held, "arrays", None)
+        if held is None:
+            _, n, d = self.memory.shape
+            height = min(self.block, n)
+            held = self._held.arrays = room(height, n), room(height, d), room(height)
+        return held
 
     def _pullback(self, points: Tensor, mean: Tensor, log_partition: Tensor) -> Pullback:
         attended = Attended(mean, log_partition, PRODUCTS.name)
@@ -174,13 +189,17 @@ class WideTrial:
         """max_i e_i^2 / sqrt(e_i^2 + D f_i^2) of the step to y, as in `rowwise.largest_damped`."""
         found = np.empty(len(self.points))
         given = (self.points, self.memory.numpy(), h * self.pair.errors.numpy(), self.pair.damping, found)
-        self._over_rows(lambda start, stop: _error_rows(start, stop, *given))
+        self._over_rows(lambda start, stop: error_rows(start, stop, *given))
         return float(found.max())
 
+    def _shared(self) -> bool:
+        """Whether several threads make a stage."""
+        return self.block < len(self.share) and blas_can_be_held() and shared_among_threads(self.cost)
+
     def _over_rows(self, work: Any) -> None:
-        _, n, d = self.memory.shape
+        n = len(self.share)
         if blas_can_be_held():
-            over_rows(work, n, cost=NANOSECONDS * n * d * (n + d), quantum=self.block)
+            over_rows(work, n, cost=self.cost, quantum=self.block)
         else:
             work(0, n)
 
@@ -194,7 +213,7 @@ def wide_trial(problem: Problem, points: Tensor, memory: Tensor, pair: Pair) -> 
     if plain_weights(flow, points) is None:
         return None
     operands = Operands.checked_before(points, points, points, problem.mass, flow.beta)
-    if n * n > (PRODUCTS.most_pairs or 0) or not PRODUCTS.fits(operands, None):
+    if n * n > MOST_AT_ONCE or not PRODUCTS.fits(operands, None):
         return None
     if not bool((problem.mass > 0).all()):
         return None
@@ -214,114 +233,3 @@ def plain_weights(flow: Flow, points: Float[Tensor, "n d"]) -> AttentionWeights 
         return None
     weights = flow.weights_at(0.0, points)
     return None if weights.dense_B is None or weights.output is not None else weights
-
-
-def factor(matrix: Float[Tensor, "d d"]) -> tuple[np.ndarray, bool]:
-    """The matrix, and whether it is diagonal: then its diagonal as one row."""
-    diagonal = torch.diagonal(matrix)
-    if bool((matrix == torch.diag(diagonal)).all()):
-        return diagonal.clone()[None].numpy(), True
-    return matrix.clone(memory_format=torch.contiguous_format).numpy(), False
-
-
-_FLAGS: Any = dict.fromkeys(("contract", "nsz", "reassoc"), True)
-"""In an order that is the same in every process: numba finds on disk what it has compiled by them."""
-compiled: Any = njit(nogil=True, cache=True, error_model="numpy", fastmath=_FLAGS)
-"""For passes over rows, here and on the way back."""
-
-
-@compiled
-def times(address: int, rows: Any, matrix: Any, diagonal: bool, turned: bool, out: Any) -> None:
-    """X A, or X A^T if `turned`; A may be the row of its diagonal."""
-    n, d = rows.shape
-    if diagonal:
-        for i in range(n):
-            for a in range(d):
-                out[i, a] = rows[i, a] * matrix[0, a]
-    else:
-        multiply(address, turned, n, d, d, rows.ctypes.data, matrix.ctypes.data, out.ctypes.data, d)
-
-
-@compiled
-def _moved_rows(
-    address: int, start: int, stop: int, x: Any, stages: Any, weights: Any, B: Any, diagonal: bool, share: Any,
-    equal: bool, block: int, y: Any, weighted: Any, queries: Any, longest: Any, lengths: Any,
-) -> None:  # fmt: skip
-    """Rows start to stop of y = (x + sum_j w_j k_j)/|...|, of s y and of q = y B, and |q|^2."""
-    d = x.shape[1]
-    for first in range(start, stop, block):
-        last = min(first + block, stop)
-        for i in range(first, last):
-            row = y[i]
-            for c in range(d):
-                row[c] = x[i, c]
-            for j in range(len(weights)):
-                weight, stage = weights[j], stages[j, i]
-                if weight != 0.0:
-                    for c in range(d):
-                        row[c] += weight * stage[c]
-            square = 0.0
-            for c in range(d):
-                square += row[c] * row[c]
-            inverse = 1.0 / np.sqrt(square)
-            if len(lengths) > 0:
-                lengths[i] = np.sqrt(square)
-            for c in range(d):
-                row[c] *= inverse
-            if not equal:
-                for c in range(d):
-                    weighted[i, c] = share[i] * row[c]
-        times(address, y[first:last], B, diagonal, False, queries[first:last])
-        for i in range(first, last):
-            square = 0.0
-            for c in range(d):
-                square += queries[i, c] * queries[i, c]
-            longest[i] = square
-
-
-@compiled
-def _velocity_rows(
-    address: int, start: int, stop: int, y: Any, weighted: Any, share: Any, queries: Any, shifted: bool, V: Any,
-    diagonal: bool, log_mass: float, scores: Any, means: Any, log_partition: Any, out: Any,
-) -> None:  # fmt: skip
-    """Rows start to stop of P_y V m; m and log Z of all rows, or of those at hand where there is no more room."""
-    d, whole = y.shape[1], len(means) == len(y)
-    for first in range(start, stop, len(scores)):
-        last = min(first + len(scores), stop)
-        mean = means[first:last] if whole else means[: last - first]
-        log_z = log_partition[first:last] if whole else log_partition
-        attended_rows(address, queries[first:last], y, weighted, share, shifted, scores, mean, log_z)
-        for i in range(last - first):
-            log_z[i] = log_z[i] * LN_2 + log_mass
-        times(address, mean, V, diagonal, False, out[first:last])
-        for i in range(first, last):
-            inner = 0.0
-            for c in range(d):
-                inner += y[i, c] * out[i, c]
-            for c in range(d):
-                out[i, c] -= inner * y[i, c]
-
-
-@compiled
-def _error_rows(start: int, stop: int, y: Any, stages: Any, weights: Any, damping: float, out: Any) -> None:
-    """Rows start to stop of e^2 / sqrt(e^2 + D f^2), the lengths of e = P_y sum_j w_0j k_j and f likewise."""
-    d = y.shape[1]
-    error, squares = np.empty(d), np.empty(2)
-    for i in range(start, stop):
-        for which in range(2):
-            inner, square = 0.0, 0.0
-            for c in range(d):
-                error[c] = 0.0
-            for j in range(weights.shape[1]):
-                weight, stage = weights[which, j], stages[j, i]
-                if weight != 0.0:
-                    for c in range(d):
-                        error[c] += weight * stage[c]
-            for c in range(d):
-                inner += error[c] * y[i, c]
-                square += error[c] * error[c]
-            squares[which] = max(square - inner * inner, 0.0) if np.isfinite(square) else np.inf
-        first, second = squares
-        out[i] = np.inf if not np.isfinite(first + second) else 0.0
-        if 0.0 < first < np.inf and second < np.inf:
-            out[i] = first / np.sqrt(first + damping * second)
