@@ -9,16 +9,19 @@ Families (B = 1 but for G, laws skewed or von Mises-Fisher about e = (1, 0, 0) o
     I     V = diag(2, 1, .5), 1 + .6 <l, x>         I'     V = diag(1, .5, .2), vMF(l, 1)
     G     the M of I with B = [[1, .5, 0], [0, 1, 0], [0, 0, 1]], whose clusters leave at t ~ beta/8
 Rows are added to (or replaced in) the results file one by one; --merge adds those of other files.
+--lines runs pilots of so many lines to --until instead, and prints how much closer than that lines should be,
+where, and how far the map is from that of the last pilot on the lines that they share.
 
     python benchmarks/meanfield_sphere.py [--betas 4 16 64 256] [--families axis I G] [--tol 1e-5] [--until 20]
                                           [--device cuda] [--axial] [--print] [--quick] [--merge FILE ...]
-                                          [--out FOLDER]
+                                          [--lines 96 128 256] [--out FOLDER]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import time
 import warnings
 from pathlib import Path
@@ -27,7 +30,12 @@ import numpy as np
 import torch
 
 import metastable as ms
-from metastable.meanfield import Skewed, VonMisesFisher, solve, solve_axial
+from metastable.flows import SelfAttention
+from metastable.meanfield import Skewed, VonMisesFisher, crowding, refine_bundle, solve, solve_axial
+from metastable.meanfield.bundle import Bundle, flow_map
+from metastable.meanfield.circle import sharpness
+from metastable.meanfield.longitudes import Crowded
+from metastable.meanfield.panel_run import Accuracy
 
 TIMES = [2.0, 5.0, 10.0, 20.0]
 RESULTS = Path(__file__).parent / "results"
@@ -73,6 +81,29 @@ def row(family: str, beta: float, tol: float, times: list[float], device: str, a
             apart = [path.points[i] - axial.carry(i, path.start.points) for i in range(len(times))]
             found["methods"] = [float(path.mass @ gap.square().sum(1)) ** 0.5 for gap in apart]
     return found
+
+
+def pilots(family: str, beta: float, tol: float, times: list[float], counts: list[int]) -> str:
+    """A line for every number of lines: see the module."""
+    weights, law = FAMILIES[family]
+    flow, misplaced = SelfAttention(weights, beta), 0.3 * tol**2
+    frame, grading = refine_bundle._laid_out(weights, times[-1], misplaced)
+    accuracy = Accuracy.within(refine_bundle.PILOT * misplaced, crowding.PILOT_WIDTH)
+    eps = refine_bundle.SIGNED * misplaced
+    runs = []
+    for count in counts:
+        bundle = Bundle.of(law, frame, count, grading)
+        runs.append((bundle, flow_map(flow, bundle, np.array(times), sharpness(flow), accuracy, 2**20)))
+    out = [f"{family}, beta = {beta:g}, tol = {tol:g}: lines, closer by at most, at phi, as many in all; distance"]
+    for bundle, found in runs:
+        wanted = crowding.crowding(bundle, found, eps, crowding.NOISE * accuracy.mass)
+        crowded = Crowded(grading, crowding.factor(wanted)).length / grading.length * len(wanted)
+        common = math.gcd(len(wanted), counts[-1])
+        gaps = refine_bundle._differences(common, bundle, found, *runs[-1])
+        apart = "  ".join(f"{t:2g}: {gap:.0e}" for t, gap in zip(times, gaps, strict=True))
+        at = bundle.longitudes[int(np.argmax(wanted))]
+        out.append(f"{len(wanted):5d}  {wanted.max():5.2f}  {at:6.4f}  {crowded:4.0f}   {apart}")
+    return "\n".join(out)
 
 
 def table(rows: list[dict]) -> str:
@@ -124,6 +155,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="one case")
     parser.add_argument("--device", default="cpu", help="where the bundles compute attention")
     parser.add_argument("--axial", action="store_true", help="only the solver for laws with an axis")
+    parser.add_argument("--lines", type=int, nargs="+", default=[], help="pilots of so many lines, nothing else")
     parser.add_argument("--merge", type=Path, nargs="+", default=[], help="JSON files whose rows are added")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the JSON")
     options = parser.parse_args()
@@ -132,6 +164,12 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     file = options.out / "meanfield_sphere.json"
     times = [t for t in TIMES if t <= options.until]
+    if options.lines:
+        looks = np.arange(1.0, options.until + 1).tolist()
+        for beta in options.betas:
+            for family in options.families:
+                print(pilots(family, beta, options.tol, looks, options.lines), flush=True)
+        return
     for other in options.merge:
         add(file, stored(other))
     if not (options.print or options.merge):

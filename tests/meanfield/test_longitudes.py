@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
+from scipy import special
 from scipy.integrate import quad
 
-from metastable.meanfield.longitudes import Grading
+from metastable.meanfield.longitudes import Crowded, Grading
 
 
 @pytest.mark.parametrize("grading", [Grading(), Grading(0.7, 0.1), Grading(0.7, 0.003)])
@@ -42,3 +43,22 @@ def test_lines_are_nested():
 
 def test_equispaced_without_grading():
     assert np.allclose(Grading().longitudes(12)[0], 2 * np.pi * np.arange(12) / 12, atol=1e-13)
+
+
+BUMP = tuple((1 + 2 * np.exp(10 * (np.cos(2 * np.pi * (np.arange(64) / 64 - 0.3)) - 1))).tolist())
+
+
+@pytest.mark.parametrize("base", [Grading(), Grading(0.5, 0.01), Crowded(Grading(0.5, 0.01), BUMP[::-1])])
+def test_crowded_lines_are_a_rule_as_well(base):
+    """Lines are nested, closer by the factor, and integrate e^{cos phi}, of mean I_0(1)."""
+    crowded = Crowded(base, BUMP)
+    phi, share = crowded.longitudes(384)
+    assert np.all(np.diff(phi) > 0) and share.sum() == pytest.approx(1, abs=1e-14)
+    assert share @ np.exp(np.cos(phi)) == pytest.approx(special.iv(0, 1.0), abs=1e-12)
+    assert np.allclose(phi[::3], crowded.longitudes(256)[0][::2], atol=1e-13)
+    s = np.array([0.1, 0.5, 0.9]) * crowded.length
+    step = 1e-5
+    assert (crowded.at(s + step)[0] - crowded.at(s - step)[0]) / (2 * step) == pytest.approx(
+        crowded.at(s)[1], rel=1e-6
+    )
+    assert crowded.length == pytest.approx(base.length * np.mean(BUMP))

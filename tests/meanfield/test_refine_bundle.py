@@ -11,6 +11,7 @@ from metastable.meanfield.refine_bundle import _laid_out, is_late
 from weight_families import diagonal
 
 E = [1.0, 0.0, 0.0]
+SHEAR = np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
 
 
 def gaps(w, beta, law, times, tol):
@@ -36,14 +37,24 @@ def test_both_methods_agree_at_late_times(beta, tol):
 @pytest.mark.slow
 def test_the_estimate_covers_the_error_through_the_exit():
     """M = diag(2, 1, .5), B sheared: at beta = 8 the clusters leave E = e_1 about t = 2; no symmetry."""
-    B = np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    w = AttentionWeights(V=np.diag([2.0, 1.0, 0.5]) @ np.linalg.inv(B).T, B=B)
+    w = AttentionWeights(V=np.diag([2.0, 1.0, 0.5]) @ np.linalg.inv(SHEAR).T, B=SHEAR)
     loose, fine = (solve(w, 8.0, Skewed([1.0, 0.5, 0.2], 0.6), 6.0, tol=tol) for tol in (1e-2, 1e-3))
     assert loose.converged and fine.converged
     moments = [
         (p.end.mass @ p.end.points, p.end.points.T @ (p.end.mass[:, None] * p.end.points)) for p in (loose, fine)
     ]
     assert all(float((a - b).abs().max()) <= 2 * (loose.error + fine.error) for a, b in zip(*moments, strict=True))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("B", "height"), [(np.eye(3), 0.29164966094), (SHEAR, 0.26755135231)])
+def test_a_law_without_an_axis_is_resolved_through_its_fronts(B, height):
+    """E x_1 at t = 20 for M = diag(2, 1, .5), beta = 16, against runs at tol = 1e-5, which end 6.8e-6 and 7.6e-6
+    from the ones before: clusters that differ by a mass dp are 2 sqrt(dp) apart in W2, and 2 dp in E x."""
+    w = AttentionWeights(V=np.diag([2.0, 1.0, 0.5]) @ np.linalg.inv(B).T, B=B)
+    path = solve(w, 16.0, Skewed([1.0, 0.5, 0.2], 0.6), 20.0, tol=1e-4)
+    assert path.converged
+    assert float(path.end.mass @ path.end.points[:, 0]) == pytest.approx(height, abs=path.error**2)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -20,7 +20,7 @@ import torch
 
 from metastable.flows import SelfAttention
 from metastable.meanfield.law import Law, checked_density
-from metastable.meanfield.longitudes import Grading
+from metastable.meanfield.longitudes import Crowded, Grading
 from metastable.meanfield.panel_run import Accuracy, FlowMap, PanelRun
 from metastable.meanfield.panels import NODES, WEIGHT, XI, Panels, tails
 from metastable.meanfield.piecewise import Array
@@ -52,7 +52,7 @@ class Bundle:
     cells: int
 
     @classmethod
-    def of(cls, law: Law, frame: Array, lines: int, grading: Grading | None = None) -> Bundle:
+    def of(cls, law: Law, frame: Array, lines: int, grading: Grading | Crowded | None = None) -> Bundle:
         """Lines about the last row of a frame, with so many cells that the density is a polynomial on each."""
         longitudes, shares = (grading or Grading()).longitudes(lines)
         for cells in CELLS:

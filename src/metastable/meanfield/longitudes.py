@@ -17,6 +17,9 @@ from scipy import special
 
 from metastable.meanfield.piecewise import TWO_PI, Array
 
+NEWTON = 6
+"""Steps of Newton's method from a table with four places per value: 1e-3 of a spacing, squared at every step."""
+
 
 @dataclass(frozen=True)
 class Grading:
@@ -39,14 +42,63 @@ class Grading:
         """s once around."""
         return float(self.arc(np.array(TWO_PI)))
 
-    def longitudes(self, lines: int) -> tuple[Array, Array]:
-        """Angles (lines,), and shares of the circle that sum to one; every second of 2n is one of n."""
-        wanted = np.arange(lines) * (self.length / lines)
-        low, high = np.zeros(lines), np.full(lines, TWO_PI)
+    def at(self, s: Array) -> tuple[Array, Array]:
+        """The longitudes at s of [0, length), and dphi/ds there."""
+        low, high = np.zeros_like(s), np.full_like(s, TWO_PI)
         for _ in range(60):
             middle = (low + high) / 2
-            below = self.arc(middle) < wanted
+            below = self.arc(middle) < s
             low, high = np.where(below, middle, low), np.where(below, high, middle)
-        phi = np.where(wanted == 0, 0.0, (low + high) / 2)
-        share = 1 / self.density(phi)
-        return phi, share / share.sum()
+        phi = np.where(s == 0, 0.0, (low + high) / 2)
+        return phi, 1 / self.density(phi)
+
+    def longitudes(self, lines: int) -> tuple[Array, Array]:
+        """Angles (lines,), and shares of the circle that sum to one; every second of 2n is one of n."""
+        return equispaced(self, lines)
+
+
+@dataclass(frozen=True)
+class Crowded:
+    """Another grading with its lines closer by a factor where they have to be: ds'/ds = factor(s).
+
+    factor: its values at equispaced s, between which it is a trigonometric polynomial; smooth on that grid.
+    """
+
+    base: Grading | Crowded
+    factor: tuple[float, ...]
+
+    @property
+    def length(self) -> float:
+        """s' once around."""
+        return self.base.length * float(np.mean(self.factor))
+
+    def at(self, s: Array) -> tuple[Array, Array]:
+        """The longitudes at s' of [0, length), and dphi/ds' there: Newton's method from a table of s'(s)."""
+        count = len(self.factor)
+        series = np.fft.rfft(self.factor)[: (count + 1) // 2] / count  # without the mode that has no sine
+        wave = 2j * np.pi / self.base.length * np.arange(1, len(series))
+        slope, mean = 2 * series[1:], float(series[0].real)
+
+        def arc(at: Array) -> Array:
+            return np.asarray(mean * at + (np.expm1(at[:, None] * wave) @ (slope / wave)).real)
+
+        def density(at: Array) -> Array:
+            return np.asarray(mean + (np.exp(at[:, None] * wave) @ slope).real)
+
+        table = np.linspace(0.0, self.base.length, 4 * count + 1)
+        inner = np.interp(s, arc(table), table)
+        for _ in range(NEWTON):
+            inner = inner - (arc(inner) - s) / density(inner)
+        inner = np.where(s == 0, 0.0, np.clip(inner, 0.0, self.base.length))
+        phi, slower = self.base.at(inner)
+        return phi, slower / density(inner)
+
+    def longitudes(self, lines: int) -> tuple[Array, Array]:
+        """Angles (lines,), and shares of the circle that sum to one; every second of 2n is one of n."""
+        return equispaced(self, lines)
+
+
+def equispaced(grading: Grading | Crowded, lines: int) -> tuple[Array, Array]:
+    """Longitudes equispaced in s, and shares of the circle that sum to one."""
+    phi, share = grading.at(np.arange(lines, dtype=np.float64) * (grading.length / lines))
+    return phi, share / share.sum()
