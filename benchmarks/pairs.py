@@ -10,6 +10,12 @@ error is divided by how far the flow itself carries two starts from each other, 
 table has the largest error of dop853 at any of twenty times of a run, which is what a larger share of the tolerance
 for a step would multiply. The third has all comparisons at the same achieved error, and what they can tell apart:
 SciPy at tolerances in between, read off the same curve of its own runs.
+
+A single run says little about evaluations at its error: a step more or less, an error that happens to cancel, and
+SciPy differs from its own curve by a sixth. The fourth table takes runs at every third of a decade, and for each
+problem a parabola through log(evaluations) over log(error); what two parabolas differ by where both have errors, in
+the mean over the logarithm of the error, is one ratio for a problem. SciPy's odd tolerances against its even ones
+are what that can tell apart.
 """
 
 from __future__ import annotations
@@ -32,6 +38,10 @@ TOLERANCES = [1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8, 1e-10, 1e-12]
 PAIRS = ("adaptive", "dop853")
 BETWEEN = [3e-4, 3e-5, 3e-6, 3e-7, 3e-8, 1e-9, 1e-11]
 """Tolerances at which SciPy is compared with itself."""
+THIRDS = [10 ** (-3 - third / 3) for third in range(28)]
+"""Tolerances of the runs through which curves are laid."""
+LEAST_RUNS = 6
+"""Runs of a curve at least: twice the coefficients of a parabola."""
 LOOKS = 20
 """Times at which a run is looked at."""
 LEAST = 1e-13
@@ -88,6 +98,17 @@ def at_error(curve: list[tuple[float, int]], error: float) -> float | None:
     return low[1] ** (1 - part) * high[1] ** part
 
 
+def between_curves(ours: list[tuple[float, int]], peer: list[tuple[float, int]]) -> float | None:
+    """exp of the mean of log(evaluations) - log(evaluations of the peer) over the logarithms of common errors."""
+    logs = [np.log([run for run in curve if run[0] > 20 * LEAST] or [(1, 1)]) for curve in (ours, peer)]
+    first, last = max(part[:, 0].min() for part in logs), min(part[:, 0].max() for part in logs)
+    if min(map(len, logs)) < LEAST_RUNS or first >= last:
+        return None
+    fits = [np.polynomial.Polynomial.fit(part[:, 0], part[:, 1], 2) for part in logs]
+    primitive = (fits[0].convert() - fits[1].convert()).integ()
+    return math.exp((primitive(last) - primitive(first)) / (last - first))
+
+
 def measure(kind: str, n: int, d: int, beta: float, t: float, seed: int) -> dict[str, object]:
     flow, rho = problem(kind, n, d, beta, seed)
     reference, _ = by_scipy(flow, rho, t, LEAST, looked=True)
@@ -111,9 +132,18 @@ def measure(kind: str, n: int, d: int, beta: float, t: float, seed: int) -> dict
     for rtol in BETWEEN:
         end, evaluations = by_scipy(flow, rho, t, rtol)
         itself.append((distance(end[-1], reference[-1]), evaluations))
+    thirds: dict[str, list[tuple[float, int]]] = {"scipy": [], "dop853": []}
+    for rtol in THIRDS:
+        end, evaluations = by_scipy(flow, rho, t, rtol)
+        thirds["scipy"].append((max(distance(end[-1], reference[-1]), LEAST), evaluations))
+        path = ms.solve(flow, rho, t, method="dop853", rtol=rtol, atol=rtol / 100)
+        error = max(distance(path.end.points, reference[-1]), LEAST)
+        thirds["dop853"].append((error, path.provenance["statistics"]["evaluations"]))
     return {
         "kind": kind, "n": n, "d": d, "beta": beta, "t": t, "carried": carried, "scipy": peer, **ours,
-        "over_run": over_run,
+        "over_run": over_run, "thirds": thirds,
+        "between_curves": between_curves(thirds["dop853"], thirds["scipy"]),
+        "scipy_between_curves": between_curves(thirds["scipy"][::2], thirds["scipy"][1::2]),
         "scipy_itself": [
             evaluations / e
             for error, evaluations in itself
@@ -124,6 +154,17 @@ def measure(kind: str, n: int, d: int, beta: float, t: float, seed: int) -> dict
             for pair in PAIRS
         },
     }  # fmt: skip
+
+
+def ratios(title: str, rows: dict[str, list[float]]) -> Table:
+    table = Table(title=title)
+    for column in ("", "cells", "mean", "median", "9 of 10 below", "95 of 100 below", "largest", "above 1"):
+        table.add_column(column, justify="right")
+    for name, found in rows.items():
+        quantiles = (f"{q:.2f}" for q in np.quantile(found, [0.5, 0.9, 0.95, 1.0]))
+        above = f"{sum(ratio > 1 for ratio in found)}"
+        table.add_row(name, str(len(found)), f"{geometric_mean(found):.2f}", *quantiles, above)
+    return table
 
 
 def main() -> None:
@@ -169,18 +210,17 @@ def main() -> None:
         found = np.quantile([row["over_run"][index] / rtol for row in rows], [0.5, 0.9, 1.0])
         table.add_row(f"{rtol:.0e}", *(f"{q:.1g}" for q in found))
     console.print(table)
-    table = Table(title="evaluations as multiples of SciPy's at the same achieved error, at all tolerances")
-    for column in ("", "cells", "mean", "median", "9 of 10 below", "95 of 100 below", "largest", "above 1"):
-        table.add_column(column, justify="right")
     ours = [
         row["dop853"][index][1] / e for row in rows for index, e in enumerate(row["at_equal_error"]["dop853"]) if e
     ]
     itself = [ratio for row in rows for ratio in row["scipy_itself"]]
-    for name, found in (("dop853", ours), ("SciPy itself", itself)):
-        quantiles = (f"{q:.2f}" for q in np.quantile(found, [0.5, 0.9, 0.95, 1.0]))
-        above = f"{sum(ratio > 1 for ratio in found)}"
-        table.add_row(name, str(len(found)), f"{geometric_mean(found):.2f}", *quantiles, above)
-    console.print(table)
+    title = "evaluations as multiples of SciPy's at the same achieved error"
+    console.print(ratios(f"{title}, at all tolerances", {"dop853": ours, "SciPy itself": itself}))
+    curves = {
+        name: [row[key] for row in rows if row[key] is not None]
+        for name, key in (("dop853", "between_curves"), ("SciPy itself", "scipy_between_curves"))
+    }
+    console.print(ratios(f"{title}, by curves through the runs of a problem", curves))
     options.out.mkdir(parents=True, exist_ok=True)
     result = {"tolerances": TOLERANCES, "rows": rows, "metastable": ms.__version__}
     (options.out / "pairs.json").write_text(json.dumps(result) + "\n")
