@@ -26,8 +26,9 @@ FUSED_ROWS, FUSED_DIMENSION = 32, 8
 than the start of a pass; above, a product of matrices is faster than loops over coordinates."""
 
 _fused = numba.njit(nogil=True, cache=True, error_model="numpy")
-"""No fast arithmetic: where a product may be joined with a sum, the compiler decides anew for the vectors of a loop,
-for its last rows and for arrays that might overlap, and last digits depend on threads and on where memory is."""
+"""No fast arithmetic: where a product may be joined with a sum, the compiler decides anew for the vectors of a
+loop, for its last rows and for arrays that might overlap, and last digits depend on threads and on where memory
+is."""
 _BLOCK = 512
 """Rows that stay in the first cache (32 kB) while several arrays are added up: 512 rows of d = 8 in float64."""
 _NANOSECONDS = 2.0
