@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from metastable.attention.lanes import LANES
 from metastable.attention.nearby.lanes import (
     COARSE_ERROR,
-    LANES,
     coarse_sums_of_pairs,
     sums_in_space,
     sums_in_the_plane,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metastable.attention.nearby.lanes import LANES
+from metastable.attention.lanes import LANES
 from metastable.attention.nearby.single_lanes import LEAST, PLACES, single_error, single_sums
 
 

@@ -3,7 +3,7 @@
 C (m, n) = A (m, k) B, or C += A B: strips of 24 columns of B are laid out one row after the other, and tiles of
 eight rows of A and such a strip are summed over k in 24 registers, three loads and eight spread numbers for 24
 multiply-adds. 115 to 130 GFlop/s of a Zen 5 core for the shapes of attention, where MKL has 42 to 64 and OpenBLAS
-55 to 66. Written with llvmlite, as `nearby.lanes`. Sums over k are in one order, whatever m and n are.
+55 to 66. Written with llvmlite (`attention.lanes`). Sums over k are in one order, whatever m and n are.
 """
 
 from __future__ import annotations

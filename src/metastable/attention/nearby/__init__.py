@@ -3,9 +3,9 @@
 import torch
 
 from metastable.attention.kernel import CPU, LEAST_RTOL, MOST_MASS_RATIO, Kernel
+from metastable.attention.lanes import LANES
 from metastable.attention.nearby.adjoint import adjoint_sorted, forecast_adjoint, forecast_columns, nearby_adjoint
 from metastable.attention.nearby.attend import attend_nearby, attend_sorted, nearby_cost, nearby_error
-from metastable.attention.nearby.lanes import LANES
 from metastable.attention.nearby.order import curve_order
 
 __all__ = [

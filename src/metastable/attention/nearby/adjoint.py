@@ -22,12 +22,12 @@ from torch import Tensor
 
 from metastable.attention.backwards import Backwards
 from metastable.attention.kernel import MOST_MASS_RATIO
+from metastable.attention.lanes import LANES
 from metastable.attention.nearby.harmonics_adjoint import (
     adjoint_by_harmonics,
     harmonics_adjoint_cost,
     least_degree_of_adjoint,
 )
-from metastable.attention.nearby.lanes import LANES
 from metastable.attention.nearby.lists_adjoint import SHARE, adjoint_by_lists
 from metastable.attention.nearby.order import curve_order
 

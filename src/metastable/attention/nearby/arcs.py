@@ -19,7 +19,8 @@ import numpy as np
 from numba import njit
 
 from metastable.attention.exp2 import LOG2_E, REDUCTION, log, wide
-from metastable.attention.nearby.lanes import LANES, sums_in_the_plane
+from metastable.attention.lanes import LANES
+from metastable.attention.nearby.lanes import sums_in_the_plane
 
 NODES = 16
 """Proxies and nodes of an arc: two vectors."""

@@ -21,10 +21,11 @@ from jaxtyping import Float
 from numba import njit
 from torch import Tensor
 
+from metastable.attention.lanes import LANES
 from metastable.attention.nearby.arcs import NODES, arcs_for, attend_arcs
 from metastable.attention.nearby.caps import measure_caps
 from metastable.attention.nearby.harmonics import attend_harmonics, least_degree_of_harmonics, moments
-from metastable.attention.nearby.lanes import COARSE_ERROR, LANES
+from metastable.attention.nearby.lanes import COARSE_ERROR
 from metastable.attention.nearby.lists import attend_lists, tight
 from metastable.attention.nearby.order import curve_order
 from metastable.attention.nearby.rings import CHAIN, attend_rings

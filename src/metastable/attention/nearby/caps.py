@@ -17,8 +17,8 @@ import numpy as np
 from numba import njit
 
 from metastable.attention.exp2 import REDUCTION, wide
+from metastable.attention.lanes import LANES
 from metastable.attention.lasting import lasting
-from metastable.attention.nearby.lanes import LANES
 
 NEVER = 1e9
 """A sine that no cosine makes up for: nothing is left out."""

@@ -23,9 +23,9 @@ import numpy as np
 from numba import njit
 
 from metastable.attention.exp2 import LOG2_E, REDUCTION, exp2, wide
+from metastable.attention.lanes import LANES
 from metastable.attention.nearby.harmonics import FACTOR, bessel_downwards, turn
 from metastable.attention.nearby.ladder import second_moments, slopes
-from metastable.attention.nearby.lanes import LANES
 from metastable.attention.nearby.lanes_harmonics import look, look_and_send
 from metastable.threads import over_rows
 

@@ -1,8 +1,4 @@
-"""Eight queries in the eight places of a vector: their sums over a range of keys, one key after the other.
-
-Written with llvmlite, as `circle.row_polynomials`: sums that stay in registers over any range of keys, however
-short, are what numba does not make of a loop over queries inside a loop over keys.
-"""
+"""Eight queries in the eight places of a vector: their sums over a range of keys, one key after the other."""
 
 from __future__ import annotations
 
@@ -12,14 +8,8 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.extending import intrinsic
 
-from metastable.attention.exp2 import COEFFICIENTS, NO_REASSOCIATION, ROUND_64, wide
-
-LANES = 8
-"""Queries at once: float64 in a register of 512 bits; narrower processors take two or four of theirs."""
-FLAGS = ("contract", "nnan", "ninf", "nsz")
-_LEAST = -1000.0
-"""Smaller exponents are raised to it (`exp2`)."""
-
+from metastable.attention.exp2 import COEFFICIENTS, NO_REASSOCIATION, wide
+from metastable.attention.lanes import FLAGS, INTEGER, LANES, VECTOR, everywhere, loop, multiply_add, power_of_two
 
 COARSE = (
     0.9999999999999997,
@@ -35,39 +25,6 @@ COARSE = (
 """Coefficients of 2^r through nine Chebyshev nodes of [-1/2, 1/2]."""
 COARSE_ERROR = 1.1e-12
 """More than its largest relative error."""
-
-
-VECTOR, INTEGER = ir.VectorType(ir.DoubleType(), LANES), ir.IntType(64)
-_INTEGERS = ir.VectorType(INTEGER, LANES)
-
-
-def constant(value: float) -> Any:
-    """The same number in all places."""
-    return ir.Constant(VECTOR, [value] * LANES)
-
-
-def multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
-    """a b + c."""
-    return builder.fadd(builder.fmul(a, b, flags=FLAGS), c, flags=FLAGS)
-
-
-def everywhere(builder: Any, base: Any, at: Any) -> Any:
-    """The number at base[at] in all places."""
-    undefined = ir.Constant(VECTOR, ir.Undefined)
-    one = builder.insert_element(undefined, builder.load(builder.gep(base, [at])), ir.Constant(ir.IntType(32), 0))
-    return builder.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES))
-
-
-def power_of_two(builder: Any, t: Any, coefficients: tuple[float, ...]) -> Any:
-    """2^t as in `exp2`, t <= 1000."""
-    t = builder.select(builder.fcmp_ordered(">", t, constant(_LEAST)), t, constant(_LEAST))
-    rounded = builder.fadd(t, constant(ROUND_64))
-    r = builder.fsub(t, builder.fsub(rounded, constant(ROUND_64)))
-    p = constant(coefficients[-1])
-    for coefficient in reversed(coefficients[:-1]):
-        p = multiply_add(builder, p, r, constant(coefficient))
-    shifted = builder.shl(builder.bitcast(rounded, _INTEGERS), ir.Constant(_INTEGERS, [52] * LANES))
-    return builder.bitcast(builder.add(builder.bitcast(p, _INTEGERS), shifted), VECTOR)
 
 
 def _vectors(
@@ -95,12 +52,6 @@ def _vectors(
         starts = [builder.gep(keys, [builder.mul(args[1], ir.Constant(INTEGER, c))]) for c in range(d + 1)]
         z = [builder.load(row(queries, c), align=8) for c in range(d + 1)]
         before = [builder.load(row(sums, c), align=8) for c in range(d + 1)]
-        entry = builder.block
-        loop, end = builder.append_basic_block("key"), builder.append_basic_block("done")
-        builder.cbranch(builder.icmp_signed("<", args[2], args[3]), loop, end)
-        builder.position_at_end(loop)
-        j = builder.phi(INTEGER)
-        held = [builder.phi(VECTOR) for _ in range(d + 1)]
 
         def summed(at: Any, so_far: list[Any]) -> list[Any]:
             """With the weights of the key at this place."""
@@ -113,26 +64,14 @@ def _vectors(
             more = [multiply_add(builder, weight, k[c], so_far[c]) for c in range(d)]
             return [*more, builder.fadd(so_far[d], weight, flags=FLAGS)]
 
-        if listed:
+        def following(j: Any, held: list[Any]) -> list[Any]:
+            if not listed:
+                return summed(j, held)
             even = builder.shl(builder.load(builder.gep(data(6), [j])), ir.Constant(INTEGER, 1))
-            after = summed(builder.add(even, ir.Constant(INTEGER, 1)), summed(even, held))
-        else:
-            after = summed(j, held)
-        following = builder.add(j, ir.Constant(INTEGER, 1))
-        j.add_incoming(args[2], entry)
-        j.add_incoming(following, loop)
-        for c in range(d + 1):
-            held[c].add_incoming(before[c], entry)
-            held[c].add_incoming(after[c], loop)
-        builder.cbranch(builder.icmp_signed("<", following, args[3]), loop, end)
-        builder.position_at_end(end)
-        for c in range(d + 1):
-            final = builder.phi(VECTOR)
-            final.add_incoming(before[c], entry)
-            final.add_incoming(after[c], loop)
-            after[c] = final
-        for c in range(d + 1):
-            builder.store(after[c], row(sums, c), align=8)
+            return summed(builder.add(even, ir.Constant(INTEGER, 1)), summed(even, held))
+
+        for c, after in enumerate(loop(builder, args[2], args[3], before, following)):
+            builder.store(after, row(sums, c), align=8)
         return context.get_dummy_value()
 
     def add(_context: Any, keys: Any, _length: Any, _first: Any, _last: Any, queries: Any, sums: Any) -> Any:

@@ -14,16 +14,8 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from metastable.attention.exp2 import COEFFICIENTS, NO_REASSOCIATION, wide
-from metastable.attention.nearby.lanes import (
-    COARSE,
-    FLAGS,
-    INTEGER,
-    LANES,
-    VECTOR,
-    everywhere,
-    multiply_add,
-    power_of_two,
-)
+from metastable.attention.lanes import FLAGS, INTEGER, LANES, VECTOR, everywhere, loop, multiply_add, power_of_two
+from metastable.attention.nearby.lanes import COARSE
 
 ROWS = 11
 """Numbers of a query: q log2(e), -log2 Z, g, -s, q."""
@@ -54,34 +46,29 @@ def _vectors(coefficients: tuple[float, ...]) -> Any:
         keys, queries, sums, sent = data(0), data(4), data(5), data(6)
         starts = [builder.gep(keys, [builder.mul(args[1], whole(c))]) for c in range(4)]
         sent_to = [builder.gep(sent, [builder.mul(args[1], whole(c))]) for c in range(3)]
-        entry = builder.block
-        loop, end = builder.append_basic_block("group"), builder.append_basic_block("done")
-        builder.cbranch(builder.icmp_signed("<", args[2], args[3]), loop, end)
-        builder.position_at_end(loop)
-        first = builder.phi(INTEGER)
-        k = [builder.load(vector(starts[c], first), align=8) for c in range(4)]
-        to = [vector(sent_to[c], first) for c in range(3)]
-        given = [builder.load(at, align=8) for at in to]
-        for a in range(LANES):
-            row = [everywhere(builder, queries, whole(ROWS * a + place)) for place in range(ROWS)]
-            t, change = row[3], row[7]
+
+        def of_group(first: Any, _held: list[Any]) -> list[Any]:
+            k = [builder.load(vector(starts[c], first), align=8) for c in range(4)]
+            to = [vector(sent_to[c], first) for c in range(3)]
+            given = [builder.load(at, align=8) for at in to]
+            for a in range(LANES):
+                row = [everywhere(builder, queries, whole(ROWS * a + place)) for place in range(ROWS)]
+                t, change = row[3], row[7]
+                for c in range(3):
+                    t = multiply_add(builder, row[c], k[c], t)
+                    change = multiply_add(builder, row[4 + c], k[c], change)
+                weight = builder.fmul(power_of_two(builder, t, coefficients), k[3], flags=FLAGS)
+                change = builder.fmul(weight, change, flags=FLAGS)
+                for c in range(3):
+                    at = vector(sums, whole(LANES * (3 * a + c)))
+                    builder.store(multiply_add(builder, change, k[c], builder.load(at, align=8)), at, align=8)
+                    given[c] = multiply_add(builder, weight, row[4 + c], given[c])
+                    given[c] = multiply_add(builder, change, row[8 + c], given[c])
             for c in range(3):
-                t = multiply_add(builder, row[c], k[c], t)
-                change = multiply_add(builder, row[4 + c], k[c], change)
-            weight = builder.fmul(power_of_two(builder, t, coefficients), k[3], flags=FLAGS)
-            change = builder.fmul(weight, change, flags=FLAGS)
-            for c in range(3):
-                at = vector(sums, whole(LANES * (3 * a + c)))
-                builder.store(multiply_add(builder, change, k[c], builder.load(at, align=8)), at, align=8)
-                given[c] = multiply_add(builder, weight, row[4 + c], given[c])
-                given[c] = multiply_add(builder, change, row[8 + c], given[c])
-        for c in range(3):
-            builder.store(given[c], to[c], align=8)
-        following = builder.add(first, whole(LANES))
-        first.add_incoming(args[2], entry)
-        first.add_incoming(following, loop)
-        builder.cbranch(builder.icmp_signed("<", following, args[3]), loop, end)
-        builder.position_at_end(end)
+                builder.store(given[c], to[c], align=8)
+            return []
+
+        loop(builder, args[2], args[3], [], of_group, LANES)
         return context.get_dummy_value()
 
     def add(

@@ -1,6 +1,6 @@
 """Eight tokens in the eight places of a vector: sums over the degrees of harmonics of one order, in registers.
 
-Written with llvmlite, as `nearby.lanes`: one degree is a step of the recurrence, a multiplication for every column
+Written with llvmlite (`attention.lanes`): one degree is a step of the recurrence, a multiplication for every column
 of a series, and one for every column that is gathered; numba stores and loads each of them in between.
 """
 
@@ -14,8 +14,18 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from metastable.attention.exp2 import REDUCTION, wide
+from metastable.attention.lanes import (
+    FLAGS,
+    INTEGER,
+    LANES,
+    VECTOR,
+    constant,
+    everywhere,
+    loop,
+    multiply_add,
+    spread,
+)
 from metastable.attention.nearby.harmonics import FACTOR
-from metastable.attention.nearby.lanes import FLAGS, INTEGER, LANES, VECTOR, constant, everywhere, multiply_add
 
 _DEGREES = len(FACTOR)
 
@@ -61,42 +71,35 @@ def _vectors(columns: int, gathers: int) -> Any:
         z, square = held(data(5), at), held(data(6), at)
         places = [builder.add(builder.mul(stride, whole(g)), at) for g in range(max(columns, gathers))]
         rows = [held(data(10), places[g]) for g in range(gathers)]
-        one = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), scale, ir.Constant(ir.IntType(32), 0))
-        kind = ir.VectorType(ir.IntType(32), LANES)
-        begun = builder.shuffle_vector(one, ir.Constant(VECTOR, ir.Undefined), ir.Constant(kind, [0] * LANES))
+        begun = spread(builder, scale)
         of_order = builder.mul(m, builder.add(degree, whole(1)))
         of_steps = builder.mul(m, whole(_DEGREES))
-        entry = builder.block
-        loop, end = builder.append_basic_block("degree"), builder.append_basic_block("done")
-        builder.branch(loop)
-        builder.position_at_end(loop)
-        l, before, now = builder.phi(INTEGER), builder.phi(VECTOR), builder.phi(VECTOR)
-        sums = [builder.phi(VECTOR) for _ in range(columns)]
-        weight = now
-        if gathers:
-            weight = builder.fmul(now, held(weights, builder.add(builder.mul(l, stride), at)), flags=FLAGS)
-        first = builder.mul(builder.add(of_order, l), whole(columns))
-        after = [
-            multiply_add(builder, everywhere(builder, series, builder.add(first, whole(f))), weight, sums[f])
-            for f in range(columns)
-        ]
-        for g in range(gathers):
-            to = vector(gathered, builder.mul(builder.add(builder.mul(l, whole(gathers)), whole(g)), whole(LANES)))
-            builder.store(multiply_add(builder, weight, rows[g], builder.load(to, align=8)), to, align=8)
-        following = builder.add(l, whole(1))
-        step = builder.mul(builder.add(of_steps, following), whole(2))
-        on = builder.fmul(everywhere(builder, steps, step), z, flags=FLAGS)
-        back = builder.fmul(everywhere(builder, steps, builder.add(step, whole(1))), square, flags=FLAGS)
-        back = builder.fmul(back, before, flags=FLAGS)
-        higher = builder.fsub(builder.fmul(on, now, flags=FLAGS), back, flags=FLAGS)
-        for phi, start, then in ((l, m, following), (before, constant(0.0), now), (now, begun, higher)):
-            phi.add_incoming(start, entry)
-            phi.add_incoming(then, loop)
-        for f in range(columns):
-            sums[f].add_incoming(constant(0.0), entry)
-            sums[f].add_incoming(after[f], loop)
-        builder.cbranch(builder.icmp_signed("<=", following, degree), loop, end)
-        builder.position_at_end(end)
+
+        def of_degree(l: Any, held_so_far: list[Any]) -> list[Any]:
+            before, now, *sums = held_so_far
+            weight = now
+            if gathers:
+                weight = builder.fmul(now, held(weights, builder.add(builder.mul(l, stride), at)), flags=FLAGS)
+            first = builder.mul(builder.add(of_order, l), whole(columns))
+            after = [
+                multiply_add(builder, everywhere(builder, series, builder.add(first, whole(f))), weight, sums[f])
+                for f in range(columns)
+            ]
+            for g in range(gathers):
+                to = vector(
+                    gathered, builder.mul(builder.add(builder.mul(l, whole(gathers)), whole(g)), whole(LANES))
+                )
+                builder.store(multiply_add(builder, weight, rows[g], builder.load(to, align=8)), to, align=8)
+            following = builder.add(l, whole(1))
+            step = builder.mul(builder.add(of_steps, following), whole(2))
+            on = builder.fmul(everywhere(builder, steps, step), z, flags=FLAGS)
+            back = builder.fmul(everywhere(builder, steps, builder.add(step, whole(1))), square, flags=FLAGS)
+            back = builder.fmul(back, before, flags=FLAGS)
+            higher = builder.fsub(builder.fmul(on, now, flags=FLAGS), back, flags=FLAGS)
+            return [now, higher, *after]
+
+        begin = [constant(0.0), begun, *[constant(0.0)] * columns]
+        _, _, *after = loop(builder, m, builder.add(degree, whole(1)), begin, of_degree)
         for f in range(columns):
             builder.store(after[f], vector(part, places[f]), align=8)
         return context.get_dummy_value()

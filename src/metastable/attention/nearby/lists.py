@@ -14,8 +14,9 @@ import numpy as np
 from numba import njit
 
 from metastable.attention.exp2 import LOG2_E, REDUCTION, wide
+from metastable.attention.lanes import LANES
 from metastable.attention.nearby.caps import end_of_run, look_at, reach_kernel, space_for
-from metastable.attention.nearby.lanes import LANES, sums_in_the_plane
+from metastable.attention.nearby.lanes import sums_in_the_plane
 from metastable.attention.nearby.taylor import least_degree, pays
 from metastable.attention.nearby.tree import LEAF
 

@@ -19,8 +19,8 @@ import numpy as np
 from numba import njit
 
 from metastable.attention.exp2 import LOG2_E, REDUCTION, wide
+from metastable.attention.lanes import LANES
 from metastable.attention.nearby.caps import end_of_run, look_at, measure_caps, reach_kernel, space_for
-from metastable.attention.nearby.lanes import LANES
 from metastable.attention.nearby.lanes_adjoint import ROWS, coarse_sums_both_ways, sums_both_ways
 from metastable.attention.nearby.tree import LEAF
 from metastable.threads import over_rows

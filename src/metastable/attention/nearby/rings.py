@@ -24,8 +24,9 @@ import numpy as np
 from numba import njit
 
 from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2, log, wide
+from metastable.attention.lanes import LANES
 from metastable.attention.nearby.caps import LEAST_SINE, NEVER, ROUNDING
-from metastable.attention.nearby.lanes import LANES, coarse_sums_of_pairs, sums_in_space, sums_of_pairs
+from metastable.attention.nearby.lanes import coarse_sums_of_pairs, sums_in_space, sums_of_pairs
 from metastable.attention.nearby.lists import HIGHEST, SHARE, score_of_run
 from metastable.attention.nearby.single_lanes import PLACES, single_error, single_sums
 from metastable.attention.nearby.split import PLACES_OF_EIGHT, PLACES_OF_FOUR, best_run, caps_within, split_pairs

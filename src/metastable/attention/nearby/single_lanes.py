@@ -3,7 +3,7 @@
 A key whose weights are 1e-5 of the partition needs five digits less than the others, and single precision takes two
 fifths of the time. Scores in the hundreds would round away the digits of an exponent, so that they are split at the
 centre c of the eight queries: <z_a, k> = <c, k>, computed in double precision, + <z_a - c, k>, a small number.
-Written with llvmlite, as `nearby.lanes`.
+Written with llvmlite (`attention.lanes`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from metastable.attention.exp2 import NO_REASSOCIATION, wide
-from metastable.attention.nearby.lanes import FLAGS, LANES
+from metastable.attention.lanes import FLAGS, LANES, loop, multiply_add, spread
 
 PLACES = 2 * LANES
 """Of query a and the two keys: 2 a and 2 a + 1."""
@@ -52,7 +52,7 @@ def _vectors() -> Any:
     keys (3, length) and s = of_centre (length,), queries (3, 16), every query twice, sums (4, 16).
     """
     vector, integer = ir.VectorType(ir.FloatType(), PLACES), ir.IntType(64)
-    integers, doubles = ir.VectorType(ir.IntType(32), PLACES), ir.VectorType(ir.DoubleType(), LANES)
+    integers = ir.VectorType(ir.IntType(32), PLACES)
 
     def constant(value: float) -> Any:
         return ir.Constant(vector, [value] * PLACES)
@@ -71,55 +71,32 @@ def _vectors() -> Any:
         starts.append(data(2))
         q = [builder.load(row(queries, c), align=4) for c in range(_D)]
         before = [builder.load(row(sums, c), align=4) for c in range(_D + 1)]
-        entry = builder.block
-        loop, end = builder.append_basic_block("pair"), builder.append_basic_block("done")
-        builder.cbranch(builder.icmp_signed("<", args[4], args[5]), loop, end)
-        builder.position_at_end(loop)
-        e = builder.phi(integer)
-        held = [builder.phi(vector) for _ in range(_D + 1)]
-        undefined = ir.Constant(doubles, ir.Undefined)
-        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
-        pair = builder.load(builder.gep(pairs, [e]))
 
-        def spread(c: int) -> Any:
-            # Two numbers that are neighbours in memory are moved as one of twice their size.
+        def both(pair: Any, c: int) -> Any:
+            """Two numbers that are neighbours in memory are moved as one of twice their size."""
             start = builder.bitcast(starts[c], ir.DoubleType().as_pointer())
-            value = builder.load(builder.gep(start, [pair]), align=4)
-            one = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
-            return builder.bitcast(builder.shuffle_vector(one, undefined, everywhere), vector)
+            return builder.bitcast(spread(builder, builder.load(builder.gep(start, [pair]), align=4)), vector)
 
-        def multiply_add(a: Any, b: Any, c: Any) -> Any:
-            return builder.fadd(builder.fmul(a, b, flags=FLAGS), c, flags=FLAGS)
+        def summed(e: Any, held: list[Any]) -> list[Any]:
+            pair = builder.load(builder.gep(pairs, [e]))
+            k = [both(pair, c) for c in range(_D)]
+            t = both(pair, _D)
+            for c in range(_D):
+                t = multiply_add(builder, q[c], k[c], t)
+            t = builder.select(builder.fcmp_ordered(">", t, constant(LEAST)), t, constant(LEAST))
+            rounded = builder.fadd(t, constant(_ROUND))
+            r = builder.fsub(t, builder.fsub(rounded, constant(_ROUND)))
+            p = constant(_COEFFICIENTS[-1])
+            for coefficient in reversed(_COEFFICIENTS[:-1]):
+                p = multiply_add(builder, p, r, constant(coefficient))
+            shifted = builder.shl(builder.bitcast(rounded, integers), ir.Constant(integers, [23] * PLACES))
+            weight = builder.bitcast(builder.add(builder.bitcast(p, integers), shifted), vector)
+            after = [multiply_add(builder, weight, k[c], held[c]) for c in range(_D)]
+            after.append(builder.fadd(held[_D], weight, flags=FLAGS))
+            return after
 
-        k = [spread(c) for c in range(_D)]
-        t = spread(_D)
-        for c in range(_D):
-            t = multiply_add(q[c], k[c], t)
-        t = builder.select(builder.fcmp_ordered(">", t, constant(LEAST)), t, constant(LEAST))
-        rounded = builder.fadd(t, constant(_ROUND))
-        r = builder.fsub(t, builder.fsub(rounded, constant(_ROUND)))
-        p = constant(_COEFFICIENTS[-1])
-        for coefficient in reversed(_COEFFICIENTS[:-1]):
-            p = multiply_add(p, r, constant(coefficient))
-        shifted = builder.shl(builder.bitcast(rounded, integers), ir.Constant(integers, [23] * PLACES))
-        weight = builder.bitcast(builder.add(builder.bitcast(p, integers), shifted), vector)
-        after = [multiply_add(weight, k[c], held[c]) for c in range(_D)]
-        after.append(builder.fadd(held[_D], weight, flags=FLAGS))
-        following = builder.add(e, ir.Constant(integer, 1))
-        e.add_incoming(args[4], entry)
-        e.add_incoming(following, loop)
-        for c in range(_D + 1):
-            held[c].add_incoming(before[c], entry)
-            held[c].add_incoming(after[c], loop)
-        builder.cbranch(builder.icmp_signed("<", following, args[5]), loop, end)
-        builder.position_at_end(end)
-        for c in range(_D + 1):
-            final = builder.phi(vector)
-            final.add_incoming(before[c], entry)
-            final.add_incoming(after[c], loop)
-            after[c] = final
-        for c in range(_D + 1):
-            builder.store(after[c], row(sums, c), align=4)
+        for c, after in enumerate(loop(builder, args[4], args[5], before, summed)):
+            builder.store(after, row(sums, c), align=4)
         return context.get_dummy_value()
 
     def add(

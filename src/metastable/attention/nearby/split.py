@@ -1,8 +1,8 @@
 """Caps of keys within an angle, and pairs of keys split by their score: lists, eight entries at a time.
 
 Which of eight caps, or of four pairs, go into a list is a number of so many bits, and a table has their places one
-after the other: no branch, which would be a wrong guess for every other one. Written with llvmlite, as
-`nearby.lanes`.
+after the other: no branch, which would be a wrong guess for every other one. Written with llvmlite
+(`attention.lanes`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from numba import njit, types
 from numba.extending import intrinsic
 
 from metastable.attention.exp2 import NO_REASSOCIATION, wide
+from metastable.attention.lanes import FLAGS, INTEGER, INTEGERS, LANES, VECTOR, constant, loop, spread
 from metastable.attention.nearby.caps import ROUNDING
-from metastable.attention.nearby.lanes import FLAGS, LANES
 
 _PAIRS = LANES // 2
 _D = 3
-_INTEGER, _DOUBLE = ir.IntType(64), ir.DoubleType()
-_VECTOR = ir.VectorType(_DOUBLE, LANES)
+_DOUBLE = ir.DoubleType()
 _WHOLE, _NUMBER = types.intp, types.float64
 
 
@@ -43,17 +42,11 @@ class _Writer:
     def data(self, place: int) -> Any:
         return self.context.make_array(self.kinds[place])(self.context, self.builder, self.args[place]).data
 
-    def spread(self, value: Any, kind: Any) -> Any:
-        undefined = ir.Constant(kind, ir.Undefined)
-        one = self.builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
-        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), kind.count), [0] * kind.count)
-        return self.builder.shuffle_vector(one, undefined, everywhere)
-
     def at(self, base: Any, place: Any, kind: Any) -> Any:
         return self.builder.bitcast(self.builder.gep(base, [place]), kind.as_pointer())
 
     def times(self, value: Any, factor: int) -> Any:
-        return self.builder.mul(value, ir.Constant(_INTEGER, factor))
+        return self.builder.mul(value, ir.Constant(INTEGER, factor))
 
     def along(self, factors: list[Any], rows: list[Any], start: Any | None = None) -> Any:
         """start + sum_c factors[c] rows[c]."""
@@ -66,70 +59,47 @@ class _Writer:
     def append(self, chosen: Any, first: Any, table: Any, target: Any, count: Any) -> Any:
         """first + i for the places i that are chosen, into the target behind `count` others; how many then."""
         many = chosen.type.count
-        bits = self.builder.zext(self.builder.bitcast(chosen, ir.IntType(many)), _INTEGER)
-        kind = ir.VectorType(_INTEGER, many)
+        bits = self.builder.zext(self.builder.bitcast(chosen, ir.IntType(many)), INTEGER)
+        kind = ir.VectorType(INTEGER, many)
         places = self.builder.load(
             self.at(table, self.times(bits, many), ir.VectorType(ir.IntType(8), many)), align=1
         )
-        numbers = self.builder.add(self.builder.zext(places, kind), self.spread(first, kind))
+        numbers = self.builder.add(self.builder.zext(places, kind), spread(self.builder, first, kind))
         self.builder.store(numbers, self.at(target, count, kind), align=8)
         return self.builder.add(count, self.builder.ctpop(bits))
 
     def over(self, listed: Any, count: Any, lists: int, body: Any) -> list[Any]:
         """body(number, counts) for the numbers listed[:count], from counts 0 to those it returns."""
-        builder, zero, entry = self.builder, ir.Constant(_INTEGER, 0), self.builder.block
-        loop, end = builder.append_basic_block("group"), builder.append_basic_block("done")
-        builder.cbranch(builder.icmp_signed(">", count, zero), loop, end)
-        builder.position_at_end(loop)
-        e, *held = (builder.phi(_INTEGER) for _ in range(1 + lists))
-        after = [builder.add(e, ir.Constant(_INTEGER, 1)), *body(builder.load(builder.gep(listed, [e])), held)]
-        for before, value in zip((e, *held), after, strict=True):
-            before.add_incoming(zero, entry)
-            before.add_incoming(value, loop)
-        builder.cbranch(builder.icmp_signed("<", after[0], count), loop, end)
-        builder.position_at_end(end)
-        finals = [builder.phi(_INTEGER) for _ in range(lists)]
-        for final, value in zip(finals, after[1:], strict=True):
-            final.add_incoming(zero, entry)
-            final.add_incoming(value, loop)
-        return finals
+        zero = ir.Constant(INTEGER, 0)
+
+        def of_number(e: Any, counts: list[Any]) -> list[Any]:
+            return body(self.builder.load(self.builder.gep(listed, [e])), counts)
+
+        return loop(self.builder, zero, count, [zero] * lists, of_number)
 
 
 def _best(
     _context: Any, mean: Any, _length: Any, log_mass: Any, _c0: Any, _c1: Any, _c2: Any, top: Any, where: Any
 ) -> Any:
     """`best_run` of every eighth run."""
-    integers = ir.VectorType(_INTEGER, LANES)
 
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         write = _Writer(context, builder, signature, args)
         means, masses = write.data(0), write.data(2)
         starts = [builder.gep(means, [write.times(args[1], c)]) for c in range(_D)]
-        centre = [write.spread(args[3 + c], _VECTOR) for c in range(_D)]
-        entry = builder.block
-        loop, end = builder.append_basic_block("eight"), builder.append_basic_block("done")
-        builder.branch(loop)
-        builder.position_at_end(loop)
-        at, most, place = builder.phi(_INTEGER), builder.phi(_VECTOR), builder.phi(integers)
-        rows = [builder.load(write.at(row, at, _VECTOR), align=8) for row in (*starts, masses)]
-        score = write.along(centre, rows[:_D], rows[_D])
-        better = builder.fcmp_ordered(">", score, most)
-        after = [
-            builder.add(at, ir.Constant(_INTEGER, LANES)),
-            builder.select(better, score, most),
-            builder.select(better, write.spread(at, integers), place),
-        ]
-        firsts = [
-            ir.Constant(_INTEGER, 0),
-            ir.Constant(_VECTOR, [-1e308] * LANES),
-            ir.Constant(integers, [0] * LANES),
-        ]
-        for phi, first, value in zip((at, most, place), firsts, after, strict=True):
-            phi.add_incoming(first, entry)
-            phi.add_incoming(value, loop)
-        builder.cbranch(builder.icmp_signed("<", after[0], args[1]), loop, end)
-        builder.position_at_end(end)
-        for value, out, kind in ((after[1], 6, _VECTOR), (after[2], 7, integers)):
+        centre = [spread(builder, args[3 + c], VECTOR) for c in range(_D)]
+
+        def of_eight(at: Any, held: list[Any]) -> list[Any]:
+            most, place = held
+            rows = [builder.load(write.at(row, at, VECTOR), align=8) for row in (*starts, masses)]
+            score = write.along(centre, rows[:_D], rows[_D])
+            better = builder.fcmp_ordered(">", score, most)
+            number = spread(builder, at, INTEGERS)
+            return [builder.select(better, score, most), builder.select(better, number, place)]
+
+        none = [constant(-1e308), ir.Constant(INTEGERS, [0] * LANES)]
+        most, place = loop(builder, ir.Constant(INTEGER, 0), args[1], none, of_eight, LANES)
+        for value, out, kind in ((most, 6, VECTOR), (place, 7, INTEGERS)):
             builder.store(value, builder.bitcast(write.data(out), kind.as_pointer()), align=8)
         return context.get_dummy_value()
 
@@ -146,14 +116,14 @@ def _within(
         write = _Writer(context, builder, signature, args)
         axes, cosines, sines, table, target = (write.data(place) for place in (0, 2, 3, 11, 12))
         starts = [builder.gep(axes, [write.times(args[1], c)]) for c in range(_D)]
-        factors = [write.spread(args[6 + c], _VECTOR) for c in range(_D)]
-        factors += [write.spread(builder.fsub(ir.Constant(_DOUBLE, 0.0), args[9]), _VECTOR)]
-        factors += [write.spread(args[10], _VECTOR)]
-        least = ir.Constant(_VECTOR, [-ROUNDING] * LANES)
+        factors = [spread(builder, args[6 + c], VECTOR) for c in range(_D)]
+        factors += [spread(builder, builder.fsub(ir.Constant(_DOUBLE, 0.0), args[9]), VECTOR)]
+        factors += [spread(builder, args[10], VECTOR)]
+        least = constant(-ROUNDING)
 
         def body(run: Any, counts: list[Any]) -> list[Any]:
             base = write.times(run, LANES)
-            rows = [builder.load(write.at(row, base, _VECTOR), align=8) for row in (*starts, cosines, sines)]
+            rows = [builder.load(write.at(row, base, VECTOR), align=8) for row in (*starts, cosines, sines)]
             inside = builder.fcmp_ordered(">", write.along(factors, rows), least)
             return [write.append(inside, base, table, target, counts[0])]
 
@@ -175,13 +145,13 @@ def _split(
         write = _Writer(context, builder, signature, args)
         keys_at, log_masses, table, scores, *lists, out = (write.data(place) for place in (0, 2, *range(11, 16)))
         starts = [builder.gep(keys_at, [write.times(args[1], c)]) for c in range(_D)]
-        centre = [write.spread(args[5 + c], _VECTOR) for c in range(_D)]
-        shift, low, high = (write.spread(args[8 + i], kind) for i, kind in enumerate((_VECTOR, half, half)))
+        centre = [spread(builder, args[5 + c], VECTOR) for c in range(_D)]
+        shift, low, high = (spread(builder, args[8 + i], kind) for i, kind in enumerate((VECTOR, half, half)))
 
         def body(group: Any, counts: list[Any]) -> list[Any]:
             base = write.times(group, LANES)
-            s = write.along(centre, [builder.load(write.at(row, base, _VECTOR), align=8) for row in starts])
-            of_mass = builder.load(write.at(log_masses, base, _VECTOR), align=8)
+            s = write.along(centre, [builder.load(write.at(row, base, VECTOR), align=8) for row in starts])
+            of_mass = builder.load(write.at(log_masses, base, VECTOR), align=8)
             shifted = builder.fadd(builder.fsub(s, shift, flags=FLAGS), of_mass, flags=FLAGS)
             builder.store(builder.fptrunc(shifted, singles), write.at(scores, base, singles), align=4)
             first, second = (
@@ -197,7 +167,7 @@ def _split(
             ]
 
         for place, count in enumerate(write.over(write.data(3), args[4], 2, body)):
-            builder.store(count, builder.gep(out, [ir.Constant(_INTEGER, place)]))
+            builder.store(count, builder.gep(out, [ir.Constant(INTEGER, place)]))
         return context.get_dummy_value()
 
     numbers = [_NUMBER] * 6

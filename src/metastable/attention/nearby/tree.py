@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 from metastable.attention.exp2 import LOG2_E, REDUCTION, exp2, float_of_bits
-from metastable.attention.nearby.lanes import LANES
+from metastable.attention.lanes import LANES
 
 LEAF = 64
 """Most tokens of a node that is not halved; its groups of eight are looked at one by one."""

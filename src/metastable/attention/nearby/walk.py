@@ -17,9 +17,10 @@ import numpy as np
 from numba import njit
 
 from metastable.attention.exp2 import LOG2_E, REDUCTION
+from metastable.attention.lanes import LANES
 from metastable.attention.lasting import lasting
 from metastable.attention.nearby.caps import end_of_run
-from metastable.attention.nearby.lanes import LANES, sums_in_space, sums_in_the_plane
+from metastable.attention.nearby.lanes import sums_in_space, sums_in_the_plane
 from metastable.attention.nearby.taylor import least_degree, pays, taylor_kernel
 from metastable.attention.nearby.tree import span, weighted_floor
 

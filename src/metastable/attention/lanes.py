@@ -1,0 +1,85 @@
+"""Vectors of eight float64 for compiled loops, written with llvmlite, numba's own compiler: numba has no such type.
+
+Eight queries, or keys, are in the eight places of a vector, and sums stay in registers over any range, however
+short: that is what numba does not make of a loop inside a loop. Instructions are written as they are to be rounded;
+whoever calls a function of them must not have flags that reassociate, which would reach these instructions, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir  # type: ignore[import-untyped]
+
+from metastable.attention.exp2 import ROUND_64
+
+LANES = 8
+"""Queries at once: float64 in a register of 512 bits; narrower processors take two or four of theirs."""
+FLAGS = ("contract", "nnan", "ninf", "nsz")
+"""Of multiplications and additions: a product and a sum become one instruction, and numbers are finite."""
+VECTOR, INTEGER = ir.VectorType(ir.DoubleType(), LANES), ir.IntType(64)
+INTEGERS = ir.VectorType(INTEGER, LANES)
+LEAST = -1000.0
+"""Smaller exponents are raised to it (`exp2`)."""
+
+
+def constant(value: float) -> Any:
+    """The same number in all places."""
+    return ir.Constant(VECTOR, [value] * LANES)
+
+
+def multiply_add(builder: Any, a: Any, b: Any, c: Any) -> Any:
+    """a b + c."""
+    return builder.fadd(builder.fmul(a, b, flags=FLAGS), c, flags=FLAGS)
+
+
+def spread(builder: Any, value: Any, kind: Any = VECTOR) -> Any:
+    """The value in all places of a vector of this kind."""
+    undefined, places = ir.Constant(kind, ir.Undefined), ir.VectorType(ir.IntType(32), kind.count)
+    one = builder.insert_element(undefined, value, ir.Constant(ir.IntType(32), 0))
+    return builder.shuffle_vector(one, undefined, ir.Constant(places, [0] * kind.count))
+
+
+def everywhere(builder: Any, base: Any, at: Any) -> Any:
+    """The number at base[at] in all places."""
+    return spread(builder, builder.load(builder.gep(base, [at])))
+
+
+def power_of_two(builder: Any, t: Any, coefficients: tuple[float, ...], raised: bool = True) -> Any:
+    """2^t as in `exp2`, t <= 1000; raised: smaller t than `LEAST` are taken for it, else there must be none."""
+    if raised:
+        t = builder.select(builder.fcmp_ordered(">", t, constant(LEAST)), t, constant(LEAST))
+    rounded = builder.fadd(t, constant(ROUND_64))
+    r = builder.fsub(t, builder.fsub(rounded, constant(ROUND_64)))
+    p = constant(coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        p = multiply_add(builder, p, r, constant(coefficient))
+    shifted = builder.shl(builder.bitcast(rounded, INTEGERS), ir.Constant(INTEGERS, [52] * LANES))
+    return builder.bitcast(builder.add(builder.bitcast(p, INTEGERS), shifted), VECTOR)
+
+
+def loop(
+    builder: Any, first: Any, last: Any, before: list[Any], body: Callable[[Any, list[Any]], list[Any]],
+    step: int = 1,
+) -> list[Any]:  # fmt: skip
+    """What body(j, held) makes of `before`, held in registers, for j = first, first + step, ... below last."""
+    entry = builder.block
+    inside, end = builder.append_basic_block("inside"), builder.append_basic_block("end")
+    builder.cbranch(builder.icmp_signed("<", first, last), inside, end)
+    builder.position_at_end(inside)
+    j = builder.phi(INTEGER)
+    held = [builder.phi(value.type) for value in before]
+    after = body(j, held)
+    following = builder.add(j, ir.Constant(INTEGER, step))
+    latch = builder.block
+    builder.cbranch(builder.icmp_signed("<", following, last), inside, end)
+    for phi, start, then in zip([j, *held], [first, *before], [following, *after], strict=True):
+        phi.add_incoming(start, entry)
+        phi.add_incoming(then, latch)
+    builder.position_at_end(end)
+    final = [builder.phi(value.type) for value in before]
+    for phi, start, then in zip(final, before, after, strict=True):
+        phi.add_incoming(start, entry)
+        phi.add_incoming(then, latch)
+    return final
