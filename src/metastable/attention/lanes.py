@@ -48,15 +48,28 @@ def everywhere(builder: Any, base: Any, at: Any) -> Any:
 
 def power_of_two(builder: Any, t: Any, coefficients: tuple[float, ...], raised: bool = True) -> Any:
     """2^t as in `exp2`, t <= 1000; raised: smaller t than `LEAST` are taken for it, else there must be none."""
+    return powers_of_two(builder, [t], coefficients, raised)[0]
+
+
+def powers_of_two(
+    builder: Any, exponents: list[Any], coefficients: tuple[float, ...], raised: bool = True
+) -> list[Any]:
+    """`power_of_two` of several, step by step side by side: each is a chain whose instructions wait for each other,
+    and a processor sees few chains ahead."""
     if raised:
-        t = builder.select(builder.fcmp_ordered(">", t, constant(LEAST)), t, constant(LEAST))
-    rounded = builder.fadd(t, constant(ROUND_64))
-    r = builder.fsub(t, builder.fsub(rounded, constant(ROUND_64)))
-    p = constant(coefficients[-1])
+        least = constant(LEAST)
+        exponents = [builder.select(builder.fcmp_ordered(">", t, least), t, least) for t in exponents]
+    rounded = [builder.fadd(t, constant(ROUND_64)) for t in exponents]
+    whole = [builder.fsub(s, constant(ROUND_64)) for s in rounded]
+    remainders = [builder.fsub(t, k) for t, k in zip(exponents, whole, strict=True)]
+    powers = [constant(coefficients[-1])] * len(exponents)
     for coefficient in reversed(coefficients[:-1]):
-        p = multiply_add(builder, p, r, constant(coefficient))
-    shifted = builder.shl(builder.bitcast(rounded, INTEGERS), ir.Constant(INTEGERS, [52] * LANES))
-    return builder.bitcast(builder.add(builder.bitcast(p, INTEGERS), shifted), VECTOR)
+        pairs = zip(powers, remainders, strict=True)
+        powers = [multiply_add(builder, p, r, constant(coefficient)) for p, r in pairs]
+    shift = ir.Constant(INTEGERS, [52] * LANES)
+    shifted = [builder.shl(builder.bitcast(s, INTEGERS), shift) for s in rounded]
+    bits = [builder.add(builder.bitcast(p, INTEGERS), k) for p, k in zip(powers, shifted, strict=True)]
+    return [builder.bitcast(b, VECTOR) for b in bits]
 
 
 def loop(

@@ -24,9 +24,11 @@ from numba.cpython.unsafe.tuple import tuple_setitem
 from numba.extending import intrinsic
 from torch import Tensor
 
-from metastable.attention.direct.exponents import exponents
+from metastable.attention.direct.eight_rows import rows_kernel
+from metastable.attention.direct.exponents import DOUBLE, exponents
 from metastable.attention.direct.maximum import numbers
 from metastable.attention.exp2 import LN_2, LOG2_E, REDUCTION, exp2
+from metastable.attention.lanes import LANES
 from metastable.attention.lasting import lasting
 from metastable.attention.operands import Operands
 from metastable.errors import InvalidInput
@@ -34,6 +36,9 @@ from metastable.threads import over_rows
 
 MAX_COLUMNS = 8
 """Largest d and d_v: LLVM unrolls the loops over columns up to here; beyond, matrix multiplication wins."""
+
+_LEAST_OF_EIGHTS = 4 * LANES
+"""Rows from which on float64 is computed for eight at a time, whatever the last of the eights lacks."""
 
 _ROWS = 64
 """Rows that meet a block of keys one after the other, while it is in the second cache."""
@@ -56,6 +61,8 @@ def attend_fused(operands: Operands) -> tuple[Tensor, Tensor]:
         raise InvalidInput(
             f'kernel="fused" takes d and d_v up to {MAX_COLUMNS}, got {d} and {d_v}; use kernel="blocks"'
         )
+    if q.dtype == np.float64 and n >= _LEAST_OF_EIGHTS:
+        return _by_eights(operands)
     single = q.dtype == np.float32
     block = _block(n_k, d + d_v)
     blocks = -(-n_k // block)
@@ -70,6 +77,24 @@ def attend_fused(operands: Operands) -> tuple[Tensor, Tensor]:
         kernel(q[start:stop], k, weighted, count, scale, radius, log_mass, out[start:stop], log_z[start:stop])
 
     over_rows(attend_rows, n, cost=n * n_k * (0.35 if single else 0.9))
+    return mean, log_partition
+
+
+def _by_eights(operands: Operands) -> tuple[Tensor, Tensor]:
+    """The same in float64 by `eight_rows`."""
+    q, keys, values, mass = operands.arrays
+    n, (n_k, d), d_v = len(q), keys.shape, values.shape[1]
+    packed = np.empty((n_k, d + d_v + 1))
+    one_block = packed[:, :d].T[None], packed[:, d:].T[None]
+    count, radius, largest, in_exponent = key_blocks(keys, values, mass, *one_block, DOUBLE.share)
+    mean, log_partition = torch.empty((n, d_v), dtype=torch.float64), torch.empty(n, dtype=torch.float64)
+    out, log_z, log_mass = mean.numpy(), log_partition.numpy(), math.log(largest)
+    kernel, scale = rows_kernel(d, d_v, in_exponent, False), operands.beta * LOG2_E
+
+    def attend_rows(start: int, stop: int) -> None:
+        kernel(q, packed, count, scale, radius, log_mass, 0, start, stop, out, log_z)
+
+    over_rows(attend_rows, n, cost=n * n_k * 0.4, quantum=LANES)
     return mean, log_partition
 
 
