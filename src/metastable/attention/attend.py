@@ -78,7 +78,7 @@ def _at_once(queries: Any, keys: Any, mass: Any, beta: Any, values: Any, most: i
     (n, d), (n_k, d_v) = queries.shape, v.shape
     if type(beta) is int and 0 <= beta <= LARGEST_SCORE:
         beta = float(beta)
-    if not (0 < n * n_k <= most and products_first(min(d, d_v), n * n_k) and type(beta) is float and beta >= 0.0):
+    if not (0 < n * n_k <= most and products_first(min(d, d_v)) and type(beta) is float and beta >= 0.0):
         return None
     if not same and keys.shape != (n_k, d):
         return None

@@ -7,7 +7,7 @@ import math
 import torch
 
 from metastable.attention.circle import CIRCLE
-from metastable.attention.direct import BLOCKS, DENSE, FUSED, PRODUCTS, SDPA, WIDE_LIBRARIES
+from metastable.attention.direct import BLOCKS, DENSE, FUSED, MAX_COLUMNS, PRODUCTS, SDPA, WIDE_LIBRARIES
 from metastable.attention.gpu import CIRCLE_GPU, FLASH_BF16, FLASH_FP16, GPU_FLOAT64, TRITON
 from metastable.attention.kernel import Kernel
 from metastable.attention.nearby import NEARBY
@@ -29,11 +29,10 @@ _ALL_PAIRS = [kernel for kernel in KERNELS.values() if kernel.least_rtol is None
 _MANY_COLUMNS = [PRODUCTS, *(kernel for kernel in _ALL_PAIRS if kernel is not PRODUCTS)]
 _STATED_ERROR = [kernel for kernel in KERNELS.values() if kernel.least_rtol is not None]
 
-LEAST_COLUMNS = 4
+LEAST_COLUMNS = 4 if WIDE_LIBRARIES else MAX_COLUMNS + 1
 """d and d_v from which two matrix products take less time than the fused loop, where both can: on a Xeon .5 to .95
-of it for 500 to 8000 tokens in four to eight dimensions, 1.0 against 2.9 ms for one call of 1000 in eight."""
-FEW_PAIRS, MANY_COLUMNS = 100_000, 8
-"""Elsewhere (`direct.processor`) pairs up to which that holds, since products are one call, or else columns."""
+of its earlier form for 500 to 8000 tokens in four to eight dimensions. On AMD's (`direct.processor`) the loop takes
+.43 to .85 of products up to the most columns that it can, for 100 to 3000 tokens."""
 LEAST_PAIRS = 1_000_000
 """Pairs below which no tolerance is worth a forecast: the fused kernel takes less than a millisecond for them."""
 
@@ -63,15 +62,15 @@ def select(operands: Operands, rtol: float | None, rounding: float | None = None
     return chosen if least <= direct.cost(operands, rtol) else direct
 
 
-def products_first(columns: int, pairs: int) -> bool:
+def products_first(columns: int) -> bool:
     """Whether products take less time than the fused loop, for that many columns at least."""
-    return columns >= LEAST_COLUMNS and (WIDE_LIBRARIES or columns >= MANY_COLUMNS or pairs <= FEW_PAIRS)
+    return columns >= LEAST_COLUMNS
 
 
 def _over_all_pairs(operands: Operands, rtol: float | None) -> Kernel:
     """The first kernel over all pairs that can and whose rounding meets `rtol`, or the first that can."""
     pairs, n_k = operands.pairs, operands.keys.size(0)
-    many = products_first(min(operands.keys.shape[1], operands.values.shape[1]), pairs)
+    many = products_first(min(operands.keys.shape[1], operands.values.shape[1]))
     able = None
     for kernel in _MANY_COLUMNS if many else _ALL_PAIRS:
         small = (kernel.most_pairs is None or pairs <= kernel.most_pairs) and (
