@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metastable.attention.direct import (
+    MAX_COLUMNS,
     MOST_AT_ONCE,
     PRODUCTS,
     WIDE_LIBRARIES,
@@ -41,9 +42,12 @@ from metastable.threads import blas_can_be_held, over_rows, shared_among_threads
 from metastable.weights import AttentionWeights
 
 LEAST_COLUMNS = 5 if WIDE_LIBRARIES else 8
-"""Dimensions from which two products are faster than the fused kernel for more than some hundred tokens: on a Xeon
-1.3 ns a pair at n = 2000 against 1.6 for d = 5, and 2.5 for d = 8; on AMD's see `direct.processor`."""
-
+"""Dimensions from which steps by products are faster than steps by the fused kernel: on a Xeon for more than some
+hundred tokens, 1.3 ns a pair at n = 2000 against 1.6 for d = 5; on AMD's (`direct.processor`) because they are made
+as wholes, 16 ms against 19 for runs of 400 tokens in eight dimensions at beta = 64."""
+MOST_IN_FEW = 600
+"""Tokens up to which that holds on AMD's where the fused kernel can take the dimensions: runs of 800 tokens took 45
+ms against 38 by that kernel, runs of 2400 .54 s against .35."""
 
 NANOSECONDS = 0.015
 """Rough cost of one multiplication in a product of matrices, for the choice of threads."""
@@ -211,6 +215,8 @@ def wide_trial(problem: Problem, points: Tensor, memory: Tensor, pair: Pair) -> 
     if not here or pair.stable < math.inf or not isinstance(flow, SelfAttention) or flow.kernel != "auto":
         return None
     if plain_weights(flow, points) is None:
+        return None
+    if not WIDE_LIBRARIES and points.shape[1] <= MAX_COLUMNS and n > MOST_IN_FEW:
         return None
     operands = Operands.checked_before(points, points, points, problem.mass, flow.beta)
     if n * n > MOST_AT_ONCE or not PRODUCTS.fits(operands, None):
