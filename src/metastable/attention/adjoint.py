@@ -24,7 +24,7 @@ FEWEST = {2: 128, 3: 400}
 millisecond that series on the circle begin with, or tokens on S^2 that are put in order."""
 _FASTER = 2.8
 """How many of the nanoseconds of `adjoint_cost` and `laid_cost` are one of `forecast_adjoint`, which was measured
-on a faster core: there a pair of all pairs took .68 of them, of the former 1.9."""
+on a faster core: there a pair of all pairs in three dimensions takes .5 of them, of the former 1.4."""
 _OFF_SPHERE = 1e-13
 """How far squared lengths of keys may be from one, by rounding."""
 _LEAST_GRID = 5e6, 1000.0

@@ -37,6 +37,10 @@ from metastable.solve.stretches import refuse_endless, steps
 from metastable.solve.trace import BALANCE, COMPILED_BALANCE, Interval, Segment, Trace
 from metastable.solve.wide_transpose import WideTranspose, wide_transpose
 
+NEGLIGIBLE = 1e-90
+"""Cotangents smaller than this part of the largest at the end are zero: their products with weights of attention,
+2^-700 at least, would be subnormal numbers, on which processors take several times as long."""
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Gradient(OneLine):
@@ -97,7 +101,8 @@ def gradient(
     The adjoint is that of the accepted steps, each taken back stage by stage, with their lengths as they were
     chosen: the exact derivative of the numbers that were computed, to rounding. It takes the time of two to five
     runs (benchmarks/gradient.py) and memory for O(sqrt(steps)) copies of the tokens: the last steps are taken back
-    as they were made, those before are made again from a few states. Attention is differentiated over all pairs,
+    as they were made, those before are made again from a few states. What a contracting flow leaves of a cotangent
+    below 1e-90 of the largest at the end is zero. Attention is differentiated over all pairs,
     whatever kernel computed it; to the tolerance that kernels have in this run on the circle by Fourier series, in
     O(n), where queries look at keys (`attention.circle.adjoint`), and on S^2 from 400 tokens on by spherical
     harmonics, over the pairs that count (`attention.nearby.adjoint`), or by a grid (`attention.sphere.adjoint`).
@@ -147,10 +152,12 @@ def gradient(
                 growth.bound_step(state)
             audience.show(made)
         value, cotangent = of_end.at(state.points)
+        negligible = NEGLIGIBLE * float(cotangent.abs().max())
         for segment in trace.segments():
             steps_back = _steps_back(problem, stepper, table, compiled or whole, segment)
             for each in reversed(segment.intervals):
                 before, cotangent, of_weights = steps_back(cotangent)
+                cotangent = torch.nn.functional.hardshrink(cotangent, negligible)
                 ledger.add((each.start + each.end) / 2, of_weights)
                 audience.show(Step.at_rest(State(each.start, before, accepted=state.accepted)))
     finally:

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from metastable.attention.direct import ABSENT, adjoint_kernel, row_sums, written_out
 from metastable.attention.exp2 import LOG2_E, REDUCTION
+from metastable.attention.lanes import LANES
 from metastable.flows.multihead import MultiHead
 from metastable.flows.pairwise import Pairwise, pairwise
 from metastable.flows.pullback import HeadCotangent
@@ -214,7 +215,8 @@ def transpose_kernel(d: int) -> Callable[..., None]:
                 for j in range(n):
                     for c in range(dim):
                         of_slopes[i, j, c] = h * table[count, i] * total[j, c]
-        packed, by_key, by_query = np.empty((1, d + 1, n)), np.empty((1, d, n)), np.empty((n, d))
+        whole = -(-n // LANES) * LANES
+        packed, by_key, by_query = np.zeros((1, d + 1, whole)), np.zeros((1, d, whole)), np.empty((n, d))
         inward, sharp, shift_, moved = np.empty((n, d)), np.empty((n, d)), np.empty(n), np.empty((n, d))
         for j in range(n):
             packed[0, d, j] = log_share[j]

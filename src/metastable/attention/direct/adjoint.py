@@ -5,9 +5,9 @@ With weights p_ij = m_j e^{<q_i, y_j>}/Z_i and cotangents g_i of sum_j p_ij y_j,
     by_query_i = sum_j p_ij (<g_i, y_j> - s_i) y_j,      by_key_j = sum_i p_ij (g_i + (<g_i, y_j> - s_i) q_i).
 
 The weights are recomputed from log Z, so that no score exceeds it, no maximum is looked for and nothing of size
-n x n is kept. Up to `MOST_FUSED` coordinates on the CPU one compiled pass serves both sums: a row of weights meets
-a block of keys in the first cache. With more it is matrix products (`direct.adjoint_products`), on a GPU five of
-them for every block of rows. Queries come scaled by beta.
+n x n is kept. Up to `MOST_FUSED` coordinates on the CPU one compiled pass serves both sums: a few rows meet a block
+of keys eight at a time (`direct.adjoint_lanes`). With more it is matrix products (`direct.adjoint_products`), on a
+GPU five of them for every block of rows. Queries come scaled by beta.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ from numba import njit
 from torch import Tensor
 
 from metastable.attention.backwards import Backwards
+from metastable.attention.direct.adjoint_lanes import group_kernel, numbers_of_a_row, rows_at_once
 from metastable.attention.direct.adjoint_products import ABSENT, PIECES, adjoint_by_products
-from metastable.attention.direct.exponents import DOUBLE
-from metastable.attention.direct.fused import aligned_zeros, with_item
+from metastable.attention.direct.fused import aligned_zeros
 from metastable.attention.direct.processor import WIDE_LIBRARIES
-from metastable.attention.exp2 import LOG2_E, REDUCTION, exp2, wide
+from metastable.attention.exp2 import LOG2_E, NO_REASSOCIATION, wide
+from metastable.attention.lanes import LANES
 from metastable.attention.lasting import lasting
 from metastable.threads import over_rows
 
-MOST_FUSED = 4 if WIDE_LIBRARIES else 5
-"""Coordinates up to which the compiled loop is faster than matrix products: on a Xeon 7.6 ms against 9.2 for 2000
-tokens in four dimensions, 9.2 against 9.4 in five, 14 against 10 in eight; on AMD's see `direct.processor`."""
+MOST_FUSED = 4 if WIDE_LIBRARIES else 7
+"""Coordinates up to which the compiled loop is taken: on a Zen 5 1.06 nanoseconds a pair against 1.75 of products
+in five dimensions, 1.2 against 1.8 in six, 1.64 against 1.83 in eight, from where on steps are made by products
+as wholes. An earlier form took 9.2 ms for 2000 tokens in five dimensions on a Xeon, products 9.4."""
 _ROWS = 64
 """Rows that meet a block of keys one after the other, as in `fused`."""
 _BLOCK = 1040
@@ -56,8 +58,8 @@ def adjoint_over_pairs(
 
 
 def adjoint_cost(n: int, d: int) -> float:
-    """Rough nanoseconds of one core for all pairs: 1.4 to 1.9 times those of the fused kernel."""
-    return (1.0 + 0.3 * d) * n**2
+    """Rough nanoseconds of one older core for all pairs: 1.6 to 2.6 times those of the fused kernel."""
+    return (0.75 + 0.23 * d) * n**2
 
 
 def _fused(given: Backwards, ahead: int) -> tuple[Tensor, Tensor]:
@@ -90,10 +92,14 @@ def _fused(given: Backwards, ahead: int) -> tuple[Tensor, Tensor]:
 
 @cache
 def adjoint_kernel(d: int) -> Callable[..., None]:
-    """The compiled loop for one dimension; kept on disk."""
-    zero, floor = (0.0,) * d, DOUBLE.floor
+    """The compiled loop for one dimension; kept on disk.
 
-    @njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
+    keys (blocks, d + 1, n) and by_key (blocks, d, n), n a multiple of eight, are what `group_kernel` takes.
+    """
+    add, at_once, numbers = group_kernel(d), rows_at_once(d), numbers_of_a_row(d)
+
+    # Flags of its own, which keep those of a caller away: reassociation would undo the roundings of exponentials.
+    @njit(fastmath=NO_REASSOCIATION, nogil=True, cache=True, error_model="numpy")
     def kernel(
         queries: Any,
         keys: Any,
@@ -109,36 +115,30 @@ def adjoint_kernel(d: int) -> Callable[..., None]:
     ) -> None:
         wide()
         block = keys.shape[2]
-        weight = np.empty((2, block))
+        rows, seen, sums = np.empty((at_once, numbers)), np.empty(at_once, np.int64), np.empty((at_once, d, LANES))
         for first in range(start, stop, _ROWS):
             last = min(first + _ROWS, stop)
             for b in range(keys.shape[0]):
-                k, sums = keys[b], by_key[b]
-                for i in range(first, last):
-                    length = min(block, min(n, i + ahead) - b * block)
-                    if length <= 0:
+                for i in range(first, last, at_once):
+                    shortest, longest = block, 0
+                    for a in range(at_once):
+                        row = min(i + a, last - 1)
+                        seen[a] = max(min(block, min(n, row + ahead) - b * block), 0) if i + a < last else 0
+                        shortest, longest = min(shortest, seen[a]), max(longest, seen[a])
+                        for c in range(d):
+                            rows[a, c] = queries[row, c] * LOG2_E
+                            rows[a, d + c] = cotangent[row, c]
+                            rows[a, 2 * d + c] = queries[row, c]
+                        rows[a, 3 * d], rows[a, 3 * d + 1] = -log_partition[row], -shift[row]
+                    if longest == 0:
                         continue
-                    row, g, total = zero, zero, zero
-                    for c in range(d):
-                        row = with_item(row, c, queries[i, c] * LOG2_E)
-                        g = with_item(g, c, cotangent[i, c])
-                    top, less = log_partition[i], -shift[i]
-                    for j in range(length):
-                        t, change = k[d, j] - top, less
+                    add(keys, by_key, b, shortest // LANES * LANES, longest, rows, seen, sums)
+                    for a in range(min(at_once, last - i)):
                         for c in range(d):
-                            t += row[c] * k[c, j]
-                            change += g[c] * k[c, j]
-                        w = exp2(t if t > floor else floor)
-                        change *= w
-                        for c in range(d):
-                            total = with_item(total, c, total[c] + change * k[c, j])
-                        weight[0, j] = w
-                        weight[1, j] = change
-                    for c in range(d):
-                        by_query[i, c] += total[c]
-                        of_cotangent, of_query = cotangent[i, c], queries[i, c]
-                        for j in range(length):
-                            sums[c, j] += weight[0, j] * of_cotangent + weight[1, j] * of_query
+                            total = 0.0
+                            for place in range(LANES):
+                                total += sums[a, c, place]
+                            by_query[i + a, c] += total
 
     return lasting(kernel, f"adjoint {d}")
 

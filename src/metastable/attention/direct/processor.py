@@ -3,8 +3,8 @@
 Compiled loops have vectors of 512 bits wherever a processor has them. On AMD's (measured on Zen 5), MKL and
 OpenBLAS multiply with 256, and `direct.wide_product` takes their place: 115 to 130 GFlop/s of a Zen 5 core for
 42 to 66. From how many columns on products are faster than loops that do all at once differs, too (nanoseconds
-a pair, 1500 tokens, products by `wide_product`): forwards .60 fused and .80 by products for d = 5, .87 and .82
-for d = 8; backwards 1.02 and 1.24 for d = 5, 1.55 and 1.34 for d = 8. The name of a processor decides, not a
+a pair, 1500 tokens, products by `wide_product`): forwards .45 fused and .81 by products for d = 5, .62 and .94
+for d = 8; backwards 1.06 and 1.75 for d = 5, 1.64 and 1.83 for d = 8. The name of a processor decides, not a
 measurement: a run that is taken up again makes the same steps.
 """
 
