@@ -1,6 +1,6 @@
 """What does a gradient cost? In runs of solve, and beside torchdiffeq's adjoint at equal error of the gradient.
 
-    python benchmarks/gradient.py [--quick] [--threads 2] [--only few]
+    python benchmarks/gradient.py [--quick] [--threads 2] [--only few | many | random]
 
 Derivatives of a linear function of the last tokens with respect to V, B, beta and the first tokens. Tolerances fall
 by decades until the largest error of any derivative, relative to the largest of its kind, is below 1e-6 against a
@@ -13,6 +13,9 @@ A second table has many tokens, where `solve` takes attention in O(n) on the cir
 softmax attention with these weights, with V = B = I and with a random B, of causal and unnormalised attention and
 of two heads, at one tolerance. With 8000 tokens in more dimensions, where both go over all pairs, it is that of one
 step of "rk4".
+
+A third draws flow, weights, n = 50 to 6000, d = 2 to 64, beta = .5 to 500, time and tolerance at random. Where
+tokens come to rest a gradient needs more steps than a run (`metastable.gradient`): both numbers are given.
 """
 
 from __future__ import annotations
@@ -24,8 +27,10 @@ import math
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -44,6 +49,11 @@ OTHERS = (1.0, 200.0)
 """Where a run in d = 2, 3 gathers keys into few numbers, or leaves out most."""
 MANY_TOLERANCE, MANY_TIME = 1e-7, 0.5
 """rtol = atol and time of the runs with many tokens."""
+KINDS = ("random", "triangular", "V = B = I")
+RANDOM = 60
+"""Cases of the third table."""
+LONGEST_RUN = 1.0
+"""CPU seconds of a run beyond which another case is drawn."""
 Derivatives = tuple[torch.Tensor, ...]
 
 
@@ -124,20 +134,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="up to 100 tokens")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the JSON file")
-    parser.add_argument("--only", choices=("few", "many"), help="the first table or the second")
+    parser.add_argument("--only", choices=("few", "many", "random"), help="the first, second or third table")
+    parser.add_argument("--seed", type=int, default=0, help="of the third")
     parser.add_argument("--threads", type=int, default=1, help="of torch and of our own kernels")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     rows: list[dict[str, Any]] = []
-    if arguments.only != "many":
+    if arguments.only in (None, "few"):
         rows += few_tokens(arguments.quick)
-    if arguments.only != "few":
+    if arguments.only in (None, "many"):
         rows += many_tokens(arguments.quick)
-    beyond = [(told["flow"], told["d"], told["n"]) for told in rows if told["runs"] > ALLOWED]
-    worst = max(told["runs"] for told in rows)
-    Console().print(f"largest cost {worst:.2f} runs; more than {ALLOWED:g}, what is asked for: {beyond or 'none'}")
+    told = {"machine": machine(), "rows": rows}
+    if rows:
+        beyond = [(each["flow"], each["d"], each["n"]) for each in rows if each["runs"] > ALLOWED]
+        worst = max(each["runs"] for each in rows)
+        Console().print(
+            f"largest cost {worst:.2f} runs; more than {ALLOWED:g}, what is asked for: {beyond or 'none'}"
+        )
+    if arguments.only in (None, "random"):
+        told["random"] = anywhere(8 if arguments.quick else RANDOM, arguments.seed)
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "gradient.json").write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n")
+    (arguments.out / "gradient.json").write_text(json.dumps(told, indent=1) + "\n")
 
 
 def few_tokens(quick: bool) -> list[dict[str, Any]]:
@@ -194,6 +211,61 @@ def many_tokens(quick: bool) -> list[dict[str, Any]]:
                 table.add_row(name, str(d), str(n), str(told["steps"]), told["kernel"], *spent)
     Console(width=130).print(table)
     return rows
+
+
+def anywhere(count: int, seed: int) -> list[dict[str, Any]]:
+    """The third table."""
+    table = Table(title="flows, sizes and tolerances at random, CPU time")
+    for column in ("flow", "weights", "d", "n", "beta", "t", "rtol", "solve", "steps", "of gradient", "runs"):
+        table.add_column(column, justify="right")
+    draw, rows = np.random.default_rng(seed), []
+    while len(rows) < count:
+        told, flow, points = random_case(draw)
+        given = {"rtol": told["rtol"], "atol": told["rtol"]}
+        c = torch.from_numpy(draw.normal(size=points.shape))
+        forward = lambda f=flow, x=points, g=given, t=told["t"]: ms.solve(f, x, t, **g)  # noqa: E731
+        ours = lambda f=flow, x=points, g=given, t=told["t"], c=c: gradient(f, x, t, lambda y: (c * y).sum(), **g)  # noqa: E731
+        forward()  # whatever is compiled on the way
+        if least(forward, rounds=1)[0] > LONGEST_RUN:
+            continue
+        steps, by_gradient = forward().provenance["statistics"]["accepted_steps"], ours().steps
+        run, whole = least(forward, ours, rounds=4)
+        told |= {"solve": run, "steps": steps, "gradient_steps": by_gradient, "runs": whole / run}
+        rows.append(told)
+    for r in sorted(rows, key=lambda r: -r["runs"]):
+        sizes = (str(r["d"]), str(r["n"]), f"{r['beta']:.3g}", f"{r['t']:g}", f"{r['rtol']:g}")
+        spent = (f"{r['solve']:.4f} s", str(r["steps"]), str(r["gradient_steps"]), f"{r['runs']:.2f}")
+        table.add_row(r["flow"], r["weights"], *sizes, *spent)
+    Console(width=130).print(table)
+    costs = [r["runs"] for r in rows]
+    above = sum(cost > ALLOWED for cost in costs)
+    Console().print(
+        f"median {median(costs):.2f} runs, largest {max(costs):.2f}; more than {ALLOWED:g}: {above} of {len(rows)}"
+    )
+    return rows
+
+
+def random_case(draw: np.random.Generator) -> tuple[dict[str, Any], ms.Flow, torch.Tensor]:
+    """A flow and its tokens, and what they are called."""
+    d = int(draw.choice([2, 2, 3, 3, 4, 5, 6, 8, 12, 24, 48, 64]))
+    n = int(math.exp(draw.uniform(math.log(50), math.log(6000 if d <= 3 else 3000 if d <= 8 else 1000))))
+    name, kind = str(draw.choice(["softmax", "causal", "unnormalised", "two heads"])), str(draw.choice(KINDS))
+    beta = math.exp(draw.uniform(math.log(0.5), math.log(5.0 if name == "unnormalised" else 500.0)))
+
+    def matrix() -> torch.Tensor:
+        return torch.from_numpy(draw.normal(size=(d, d))) / math.sqrt(d)
+
+    one = torch.eye(d, dtype=torch.float64)
+    w = {"triangular": weights(d), "V = B = I": ms.AttentionWeights(V=one, B=one)}.get(kind)
+    w = w or ms.AttentionWeights(V=matrix(), B=matrix())
+    flow: ms.Flow = (ms.UnnormalizedAttention if name == "unnormalised" else ms.SelfAttention)(w, beta)
+    if name == "causal":
+        flow = ms.Causal(flow)
+    elif name == "two heads":
+        flow = ms.MultiHead([flow, ms.SelfAttention(ms.AttentionWeights(V=matrix(), B=matrix()), beta)])
+    told = {"flow": name, "weights": kind, "d": d, "n": n, "beta": beta, "t": float(draw.choice([0.2, 0.5, 1.0]))}
+    told["rtol"] = 10.0 ** -int(draw.integers(4, 11))
+    return told, flow, ms.sphere.uniform(n, d, seed=int(draw.integers(10**6)))
 
 
 def runs_of(flow: ms.Flow, points: torch.Tensor, c: torch.Tensor, pairs: int) -> dict[str, Any]:
