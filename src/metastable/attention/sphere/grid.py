@@ -9,7 +9,8 @@ that covers the sphere twice (theta once around), both are known from N x N node
 log(1/eps)):
 1. masses are spread to a fine grid (`sphere.gridding`), and Fourier transforms make weights of coarse nodes of them
    (`sphere.transforms`);
-2. T is summed at the coarse nodes of v, whose rings meet those of the keys mode by mode (`sphere.nodes`);
+2. T is summed at the coarse nodes of v, whose rings meet those of the keys mode by mode
+   (`sphere.ring_sums`);
 3. Fourier transforms bring T to the fine grid, and every query interpolates it there.
 All this errs by at most eps relative to e^{h}, where eps is known before any token is seen: along the circles
 of theta and of phi, e^{<z, k> - |z|} has the Fourier coefficients e^{-r} I_l(r), r <= |z|, and the window errs
@@ -35,7 +36,7 @@ from metastable.attention.direct import FUSED
 from metastable.attention.operands import Operands
 from metastable.attention.sphere.cells import attend_sphere_cells, checked_keys, other_values
 from metastable.attention.sphere.gridding import columns_of, interpolator, rows_of
-from metastable.attention.sphere.layout import largest_sums, meet, sum_of_sizes, targets_of
+from metastable.attention.sphere.layout import largest_sums, lines_of, meet, sum_of_sizes, targets_of
 from metastable.attention.sphere.nodes import ring_nodes, with_sizes
 from metastable.attention.sphere.plan import Plan, Surface, plan, surface
 from metastable.attention.sphere.transforms import fine_field, node_weights, placed, spectra
@@ -169,14 +170,15 @@ def _fields(where: Surface, modes: list[np.ndarray], grids: Plan) -> tuple[np.nd
     weights = np.stack([node_weights(part, kept, grids.coarse_keys) for part in modes], axis=1)
     columns = with_sizes(weights, where.turned_back(ring_nodes(len(weights))))
     nothing = np.empty((n // 2, 0, n))
-    along, _ = meet(targets, columns[:, :-1], nothing, sum_of_sizes(weights), grids)
+    size = sum_of_sizes(weights)
+    along, _ = meet(lines_of(targets, size, grids), columns[:, :-1], nothing, size, grids)
     largest, steepest = largest_sums(targets, columns[:, -1], grids)
-    fields = np.empty((rows_of(kept.fine, kept.width), along.shape[1], columns_of(kept.fine, kept.width)))
-    rough = np.empty(along.shape[1])
+    fields = np.empty((rows_of(kept.fine, kept.width), along.shape[2], columns_of(kept.fine, kept.width)))
+    rough = np.empty(along.shape[2])
 
     def work(first: int, last: int) -> None:
         for c in range(first, last):
-            rough[c] = fine_field(along[:, c, : n // 2], kept, fields[:, c])
+            rough[c] = fine_field(along[:, : n // 2, c], kept, fields[:, c])
 
     over_rows(work, len(rough), cost=20.0 * kept.fine**2 * len(rough))
     interpolated = min(1.02 * max(float(np.linalg.norm(rough[:-1])), rough[-1]), grids.interpolated)
