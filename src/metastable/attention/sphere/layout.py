@@ -17,8 +17,9 @@ from scipy import fft
 
 from metastable.attention.exp2 import REDUCTION, wide
 from metastable.attention.lanes import LANES
-from metastable.attention.sphere.nodes import radii, shares
-from metastable.attention.sphere.plan import Plan, Surface
+from metastable.attention.operands import Operands
+from metastable.attention.sphere.nodes import radii, ring_nodes, shares
+from metastable.attention.sphere.plan import Plan, Surface, plan, surface
 from metastable.attention.sphere.ring_sums import ring_sums
 from metastable.attention.sphere.window import lebesgue
 from metastable.threads import over_rows
@@ -79,6 +80,15 @@ def lines_of(targets: Targets, weight: float, grids: Plan) -> list[Lines]:
         first = np.arange(len(lengths) + 1) * between.shape[1]
         found.append(Lines(some, angles, radius, first, parts.reshape(between.size, -1)))
     return found
+
+
+def laid_out(operands: Operands, rtol: float, weight: float) -> tuple[np.ndarray, Targets, list[Lines]]:
+    """Of the plan of some operands: the nodes of the keys (rings, 3, N), the targets, and lines for them."""
+    where, grids = operands.once(surface), operands.once(plan, rtol)
+    assert where is not None and grids is not None
+    targets = targets_of(where, grids)
+    nodes = where.turned_back(ring_nodes(grids.coarse_keys // 2))
+    return nodes, targets, lines_of(targets, weight, grids)
 
 
 def meet(
