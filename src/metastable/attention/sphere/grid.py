@@ -39,6 +39,7 @@ from metastable.attention.exp2 import log, wide
 from metastable.attention.operands import Operands
 from metastable.attention.sphere.cells import attend_sphere_cells, checked_keys, other_values
 from metastable.attention.sphere.gridding import columns_of, interpolator, rows_of
+from metastable.attention.sphere.kept import kept_array
 from metastable.attention.sphere.layout import laid_out, largest_sums, meet, sum_of_sizes
 from metastable.attention.sphere.nodes import with_sizes
 from metastable.attention.sphere.plan import plan, planned, surface
@@ -127,17 +128,17 @@ def _judge(
         for i in range(count):
             x, y, z = queries[first + i, 0], queries[first + i, 1], queries[first + i, 2]
             squares[i] = (x * x + y * y + z * z) * (beta * beta)
+        sums, found = total[first : first + count], errors[first : first + count]
         for i in range(count):
-            here = total[first + i]
             # Of all nodes, a share within reach of a target of that length; most of them near a pole.
             relative = error + shared / np.sqrt(1.0 + np.sqrt(0.8 * np.sqrt(squares[i])))
-            left = here - relative
-            depth = log(max(here, 1e-300))
+            left = sums[i] - relative
+            depth = log(max(sums[i], 1e-300))
             # Queries longer by 1 + miss have their x = |z| - <z, k> times that: weights e^-x differ by miss x e^-x,
             # which is at most L (e^-x + e^-L) miss for every L >= 1.
             bound = 2.0 * relative / left + constant + missed * (1.0 - depth)
-            errors[first + i] = bound if left > 0.0 else np.inf
-            total[first + i] = depth + np.sqrt(squares[i] + soft * soft) + log_mass
+            found[i] = bound if left > 0.0 else np.inf
+            sums[i] = depth + np.sqrt(squares[i] + soft * soft) + log_mass
 
 
 def grid_cost(operands: Operands, rtol: float) -> float:
@@ -204,7 +205,8 @@ def _fields(leading: Operands, rtol: float, modes: list[np.ndarray]) -> tuple[np
     columns = with_sizes(weights, nodes)
     along, _ = meet(lines, columns[:, :-1], nothing, size, grids)
     largest, steepest = largest_sums(targets, columns[:, -1], grids)
-    fields = np.empty((rows_of(kept.fine, kept.width), along.shape[2], columns_of(kept.fine, kept.width)))
+    shape = rows_of(kept.fine, kept.width), along.shape[2], columns_of(kept.fine, kept.width)
+    fields = kept_array("fields", shape)
     rough = np.empty(along.shape[2])
 
     def work(first: int, last: int) -> None:

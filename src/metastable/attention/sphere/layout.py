@@ -9,6 +9,8 @@ of z varies as much as the two axes across the poles differ, and sums are interp
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +20,7 @@ from scipy import fft
 from metastable.attention.exp2 import REDUCTION, wide
 from metastable.attention.lanes import LANES
 from metastable.attention.operands import Operands
+from metastable.attention.sphere.kept import kept_array
 from metastable.attention.sphere.nodes import radii, ring_nodes, shares
 from metastable.attention.sphere.plan import Plan, Surface, plan, surface
 from metastable.attention.sphere.ring_sums import ring_sums
@@ -115,10 +118,10 @@ def meet(
                 told = np.zeros((len(part.angles), kept, _groups(back), LANES))
                 if back:
                     _send(part, sent, told)
-                found = np.empty((len(part.angles), kept, _groups(count), LANES))
+                found = kept_array("ring sums", (len(part.angles), kept, _groups(count), LANES))
                 ring_sums(part.angles, part.lengths, theta, modes, reach, found, told, heard)
-                sums = np.empty((len(part.first) - 1, n, 2 * count))
-                add_lines(fft.irfft(_complex(found, count), n=n, axis=1, norm="forward"), *part[3:], sums)
+                sums = kept_array("sums of lines", (len(part.first) - 1, n, 2 * count))
+                adder(2 * count)(fft.irfft(_complex(found, count), n=n, axis=1, norm="forward"), *part[3:], sums)
                 transformed = fft.rfft(sums, axis=1)
                 along[part.rings], along[::-1][part.rings] = transformed[..., :count], transformed[..., count:]
 
@@ -128,18 +131,26 @@ def meet(
     return along, fft.irfft(heard.transpose(0, 2, 1), n=2 * kept, norm="forward")
 
 
-@njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
-def add_lines(sums: Any, first: Any, shares: Any, out: Any) -> None:
-    """out (rings, N, c): sums of lines (lines, N, c) times their shares, added up over the lines of every ring."""
-    wide()
-    varied = shares.shape[1] > 1
-    for ring in range(len(out)):
-        for b in range(out.shape[1]):
-            out[ring, b] = 0.0
-            for line in range(first[ring], first[ring + 1]):
-                share = shares[line, b if varied else 0]
-                for c in range(out.shape[2]):
-                    out[ring, b, c] += share * sums[line, b, c]
+@cache
+def adder(columns: int) -> Callable[..., None]:
+    """Compiled sums of lines of so many columns."""
+
+    @njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
+    def add_lines(sums: Any, first: Any, shares: Any, out: Any) -> None:
+        """out (rings, N, c): sums of lines (lines, N, c) times their shares, added up over the lines of a ring."""
+        wide()
+        varied = np.uintp(shares.shape[1] > 1)
+        for ring in range(len(out)):
+            for b in range(np.uintp(out.shape[1])):
+                total = out[ring, b]
+                for c in range(columns):
+                    total[c] = 0.0
+                for line in range(np.uintp(first[ring]), np.uintp(first[ring + 1])):
+                    share, row = shares[line, b * varied], sums[line, b]
+                    for c in range(columns):
+                        total[c] += share * row[c]
+
+    return add_lines
 
 
 def largest_sums(targets: Targets, sizes: np.ndarray, grids: Plan) -> tuple[float, float]:
@@ -202,11 +213,24 @@ def _modes(columns: np.ndarray) -> np.ndarray:
     Rings a and -a meet b and -b by the same numbers: half of the targets, with twice the columns, are all of them.
     """
     rings, count, _ = columns.shape
-    modes = fft.rfft(columns)[..., :rings].transpose(2, 0, 1)
-    out = np.zeros((rings, rings, _groups(count) * LANES))
-    both = out.view(np.complex128)
-    both[..., :count], both[..., count : 2 * count] = modes, modes[:, ::-1]
-    return np.ascontiguousarray(out.reshape(rings, rings, -1, LANES).transpose(0, 2, 1, 3))
+    out = kept_array("modes", (rings, _groups(count), rings, LANES))
+    out[:, -1] = 0.0
+    _sort_modes(fft.rfft(columns), out)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _sort_modes(modes: Any, out: Any) -> None:
+    """Fills (M, groups, rings, 8) from modes (rings, c, M or more) and their mirror image."""
+    rings, count, _ = modes.shape
+    for m in range(len(out)):
+        for ring in range(rings):
+            for c in range(count):
+                near, far = modes[ring, c, m], modes[rings - 1 - ring, c, m]
+                group, column = divmod(2 * c, LANES)
+                out[m, group, ring, column], out[m, group, ring, column + 1] = near.real, near.imag
+                group, column = divmod(2 * (c + count), LANES)
+                out[m, group, ring, column], out[m, group, ring, column + 1] = far.real, far.imag
 
 
 def _send(part: Lines, sent: np.ndarray, told: np.ndarray) -> None:

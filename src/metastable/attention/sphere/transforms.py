@@ -18,6 +18,7 @@ from scipy import fft
 from metastable.attention.exp2 import REDUCTION
 from metastable.attention.sphere.angles import polar
 from metastable.attention.sphere.gridding import columns_of, rows_of, sort_tokens, spreader
+from metastable.attention.sphere.kept import kept_array
 from metastable.attention.sphere.window import Window
 from metastable.threads import over_rows
 
@@ -54,7 +55,8 @@ def spectra(tokens: Placed, masses: np.ndarray, kept: Window, n: int) -> list[np
     apart.
     """
     fine, width, count = kept.fine, kept.width, masses.shape[1]
-    grids = np.zeros((count, rows_of(fine, width), columns_of(fine, width)))
+    grids = kept_array("masses", (count, rows_of(fine, width), columns_of(fine, width)))
+    grids[:] = 0.0
     spread = spreader(width, len(kept.table) - 1, count)
     height = max(width, -(-(fine // 2 + 2) // 32))
     starts = np.append(tokens.row_start[:-1:height], tokens.row_start[-1])
@@ -100,9 +102,10 @@ def fine_field(along: np.ndarray, kept: Window, out: np.ndarray) -> float:
     """
     n = 2 * len(along)
     fine, half = kept.fine, kept.width // 2
-    torus = np.empty((n, n // 2), dtype=np.complex128)
+    torus = kept_array("coarse torus", (n, n // 2), np.complex128)
     _unfold(along, torus)
-    modes = np.zeros((fine, n // 2), dtype=np.complex128)
+    modes = kept_array("fine torus", (fine, n // 2), np.complex128)
+    modes[n // 2 : fine - n // 2 + 1] = 0.0
     rows, columns = _inverse_symbol(kept, n)
     rough = _refine(fft.fft(torus, axis=0, overwrite_x=True), rows / n**2, columns, kept.error, modes)
     modes = fft.ifft(modes, axis=0, norm="forward", overwrite_x=True)
