@@ -19,8 +19,8 @@ It is small for queries that look at keys, and useless for those that look away 
 != I): rows with too large an error are handed to the cells of `sphere.cells`, which hold there, too, but cost
 more per token.
 
-Cost: about 0.55 us of CPU time per token, at any rtol, and O(beta log(1/rtol)^2) for the grids, ten to thirty
-times as much when A is no multiple of a rotation. Limits as for the cells, and queries as above.
+Cost: about 0.3 us of CPU time per token on a Zen 5 core, at any rtol, and O(beta log(1/rtol)^2) for the grids, up
+to a few times as much when A is no multiple of a rotation. Limits as for the cells, and queries as above.
 """
 
 from __future__ import annotations
