@@ -195,3 +195,14 @@ def test_operands_checked_before_are_the_same():
     made = Operands.checked_before(x, x, x, mass, 2.0)
     assert made.keys is x and made.mass is mass and made.beta == 2.0 and made.mask is None
     assert made.largest_score == of(x, beta=2.0).largest_score
+
+
+def test_tokens_that_moved_know_where_they_were():
+    x, B = tokens(10, 3, "uniform", 0), torch.eye(3, dtype=torch.float64) * 2.0
+    mass = torch.full((10,), 0.1).double()
+    here = Operands.known(x @ B, x, mass, 1.5, B)
+    y = tokens(10, 3, "uniform", 1)
+    there = here.moved(y @ B, y, mass)
+    assert here.matrix is B and here.before is None and there.matrix is B and there.before is here
+    assert there.values_are_keys and there.beta == 1.5 and there.keys is y
+    assert of(x).matrix is None and there.of_queries(torch.arange(3)).before is None

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import metastable as ms
+from metastable.attention.sphere import plan
 from metastable.solve import embedded
 from metastable.solve.adaptive import Adaptive
 from metastable.solve.dop853 import Dop853
@@ -43,6 +44,18 @@ def test_a_run_that_is_taken_up_again_makes_the_same_steps():
     assert float((whole.end.points - parts.end.points).abs().max()) < 1e-5
     again = ms.solve(flow, rho, 0.2, times=[0.1, 0.2], rtol=1e-5)
     assert torch.equal(whole.points, again.points)
+
+
+def test_grids_are_planned_once_for_a_step(monkeypatch):
+    looked = []
+    found = plan.sample
+    monkeypatch.setattr(plan, "sample", lambda operands: looked.append(operands) or found(operands))
+    flow, rho = attention(3, 30.0, rtol=1e-8), ms.Measure(ms.sphere.uniform(15_000, 3, seed=2))
+    path = ms.solve(flow, rho, 0.1, rtol=1e-5)
+    statistics = path.provenance["statistics"]
+    assert "sphere_grid" in path.provenance["attention"]["kernels"]
+    steps = statistics["accepted_steps"] + statistics["rejected_steps"]
+    assert 0 < len(looked) <= steps + 4 < statistics["evaluations"]
 
 
 def test_what_is_left_to_the_flow():

@@ -80,6 +80,29 @@ class Operands(OneLine):
         made.__dict__.update(queries=queries, keys=keys, values=values, mass=mass, beta=beta, mask=None)
         return made
 
+    @classmethod
+    def known(cls, queries: Tensor, keys: Tensor, mass: Tensor, beta: float, matrix: Tensor) -> Operands:
+        """Operands that were checked before; the queries are the keys times a matrix, the values are the keys."""
+        made = cls.checked_before(queries, keys, keys, mass, beta)
+        made.__dict__["matrix"] = matrix
+        return made
+
+    def moved(self, queries: Tensor, keys: Tensor, mass: Tensor) -> Operands:
+        """The same tokens a little further on, for whom these are `before`: what was planned here may do there."""
+        made = self.checked_before(queries, keys, keys, mass, self.beta)
+        made.__dict__.update(matrix=self.matrix, before=self)
+        return made
+
+    @cached_property
+    def matrix(self) -> Float[Tensor, "d d"] | None:
+        """The queries are the keys times it, up to rounding; None where that was not said (`known`)."""
+        return None
+
+    @cached_property
+    def before(self) -> Operands | None:
+        """The operands that these have `moved` from."""
+        return None
+
     @property
     def pairs(self) -> int:
         """n_q n_k."""

@@ -68,6 +68,8 @@ class SortedTrial:
         self.keys, self.z = np.empty((d + 1, -(-n // LANES) * LANES)), np.empty((d, n))
         self.mean, self.log_z, self.length = np.empty((n, d)), np.empty(n), np.empty(n)
         self.order, self.kernel = np.arange(n), NEARBY
+        self.operands: Operands | None = None
+        """Those at the start of a step, whose kernel and plan are those of its stages."""
         self.here = torch.empty(0)
         """The tokens at the end of the step that was made last."""
 
@@ -130,12 +132,12 @@ class SortedTrial:
         sorted_columns(slope.numpy(), self.order, self.slopes[0])
         sorted_mass(self.share, self.order, self.keys)
         queries = rowwise.apply(points, torch.from_numpy(self.B))
-        operands = Operands.checked_before(queries, points, points, self.mass, 1.0)
+        operands = Operands.known(queries, points, self.mass, 1.0, torch.from_numpy(self.B))
         # Sorted tokens are the better half of NEARBY on the circle.
         nearby = (
             x.shape[1] == 2 and NEARBY.fits(operands, self.rtol) and NEARBY.cost(operands, self.rtol) < math.inf
         )
-        self.kernel = NEARBY if nearby else select(operands, self.rtol)
+        self.kernel, self.operands = NEARBY if nearby else select(operands, self.rtol), operands
         if self.kernel is NEARBY:
             self.flow._note(NEARBY.name, nearby_error(operands, self.rtol))
 
@@ -151,7 +153,8 @@ class SortedTrial:
             n = self.z.shape[1]
             tokens = torch.from_numpy(self.keys[:-1, :n].T.copy())
             mass = torch.from_numpy(self.keys[-1, :n])
-            made = Operands.checked_before(torch.from_numpy(self.z.T.copy()), tokens, tokens, mass, 1.0)
+            assert self.operands is not None
+            made = self.operands.moved(torch.from_numpy(self.z.T.copy()), tokens, mass)
             found = self.kernel.compute(made, self.rtol)
             self.flow._note(found.kernel, found.error)
             self.mean, self.log_z = found.mean.numpy(), found.log_partition.numpy()

@@ -15,7 +15,7 @@ from metastable import sphere
 from metastable.attention import Operands, attend
 from metastable.attention.sphere import grid
 from metastable.attention.sphere.grid import attend_sphere_grid, grid_cost
-from metastable.attention.sphere.plan import surface
+from metastable.attention.sphere.plan import planned, surface
 from metastable.errors import InvalidInput
 
 MILD = torch.tensor([[1.0, 0.2, 0.0], [-0.3, 0.8, 0.1], [0.1, -0.2, 0.7]], dtype=torch.float64)
@@ -203,3 +203,14 @@ def test_few_pairs_are_not_worth_a_plan(monkeypatch):
     monkeypatch.setattr(grid, "plan", lambda *given: asked.append(given))
     x = tokens("uniform", 2000, 0)
     assert grid_cost(Operands(x, x, x, equal(2000), 1.0), 1e-8) == math.inf and asked == []
+
+
+@pytest.mark.parametrize("kind", ["uniform", "clusters"])
+def test_the_bound_holds_where_the_plan_is_that_of_other_tokens(kind) -> None:
+    """From uniform tokens to others, which no step of a run would do: rows without a bound come from elsewhere."""
+    x, y, mass = tokens("uniform", 2000, 0), tokens(kind, 2000, 1), masses(2000, 2)
+    here = Operands.known(x @ (30.0 * MILD), x, mass, 1.0, 30.0 * MILD)
+    there = here.moved(y @ (30.0 * MILD), y, mass)
+    answer = attend_sphere_grid(there, 1e-8)
+    assert planned(there, 1e-8) is here
+    assert gap(there, answer) <= answer[2] <= 1e-8 + 1e-11

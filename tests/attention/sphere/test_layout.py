@@ -8,7 +8,7 @@ import torch
 
 from attention.sphere.sphere_tokens import tokens
 from metastable.attention.operands import Operands
-from metastable.attention.sphere.layout import depth, largest_sums, meet, sum_of_sizes, targets_of
+from metastable.attention.sphere.layout import depth, largest_sums, lines_of, meet, sum_of_sizes, targets_of
 from metastable.attention.sphere.nodes import ring_nodes
 from metastable.attention.sphere.plan import plan, surface
 
@@ -52,11 +52,13 @@ def test_what_both_give_each_other_is_that_of_all_pairs(axes):
     columns = np.fft.irfft(rng.standard_normal((rings, 2, 3)), n=2 * rings)
     sent = np.fft.irfft(rng.standard_normal((n // 2, 1, 3)), n=n)
     weight = max(sum_of_sizes(columns), sum_of_sizes(sent))
-    along, heard = meet(targets, columns, sent, weight, grids)
+    along, heard = meet(lines_of(targets, weight, grids), columns, sent, weight, grids)
     k = ring_nodes(rings).transpose(0, 2, 1).reshape(-1, 3)
     kernel = np.exp(z @ k.T - np.sqrt((z**2).sum(axis=2) + grids.soft**2)[..., None])
     expected = np.einsum("anb,bc->acn", kernel, columns.transpose(0, 2, 1).reshape(-1, 2))
-    np.testing.assert_allclose(np.fft.irfft(along, n=n), expected, rtol=0.0, atol=1e-12 * weight)
+    np.testing.assert_allclose(
+        np.fft.irfft(along, n=n, axis=1), expected.transpose(0, 2, 1), rtol=0.0, atol=1e-12 * weight
+    )
     expected = np.einsum("anb,asn->bs", kernel, sent).reshape(rings, 2 * rings).T
     np.testing.assert_allclose(heard[:, 0], expected.T, rtol=0.0, atol=1e-12 * weight)
 

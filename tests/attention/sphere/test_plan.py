@@ -8,7 +8,7 @@ import torch
 
 from attention.sphere.sphere_tokens import equal, tokens
 from metastable.attention import KERNELS, Operands
-from metastable.attention.sphere.plan import plan, sample, surface
+from metastable.attention.sphere.plan import plan, planned, sample, surface
 
 MATRIX = torch.tensor([[1.0, 0.2, 0.0], [-0.3, 0.8, 0.1], [0.1, -0.2, 0.7]], dtype=torch.float64)
 
@@ -36,6 +36,28 @@ def test_surfaces_of_queries() -> None:
     assert surface(asked(lengths * x, x)) is None
     nowhere = surface(asked(lengths * x, x, beta=0.0))
     assert nowhere.longest == 0.0 and nowhere.points.shape == (300, 3)
+
+
+def test_a_matrix_that_is_known_need_not_be_found() -> None:
+    x = tokens("uniform", 300, 0)
+    found = surface(asked(x @ MATRIX, x))
+    told = surface(Operands.known(x @ MATRIX, x, equal(300), 20.0, MATRIX))
+    np.testing.assert_allclose(told.ellipsoid.axes, found.ellipsoid.axes, rtol=1e-13)
+    assert told.miss < 1e-14
+    wrong = surface(Operands.known(x @ MATRIX, x, equal(300), 20.0, 1.01 * MATRIX))
+    assert wrong is None
+
+
+def test_tokens_that_moved_on_their_ellipsoid_keep_the_plan() -> None:
+    x, y = tokens("uniform", 400, 0), tokens("uniform", 400, 1)
+    here = Operands.known(x @ MATRIX, x, equal(400), 20.0, MATRIX)
+    assert planned(here, 1e-8) is here
+    there = here.moved(y @ MATRIX, y, equal(400))
+    assert planned(there, 1e-8) is here
+    turn = torch.eye(3, dtype=torch.float64).roll(1, 0)
+    here = Operands.known(x @ turn, x, equal(400), 20.0, turn)
+    there = here.moved(y @ turn, y, equal(400))
+    assert planned(there, 1e-8) is there
 
 
 def test_sampled_partitions_are_those_of_the_rows() -> None:

@@ -29,7 +29,7 @@ from metastable.attention.backwards import Backwards
 from metastable.attention.direct import adjoint_cost, adjoint_over_pairs
 from metastable.attention.operands import Operands
 from metastable.attention.sphere.gridding import columns_of, interpolator, rows_of
-from metastable.attention.sphere.layout import meet, sum_of_sizes, targets_of
+from metastable.attention.sphere.layout import lines_of, meet, sum_of_sizes, targets_of
 from metastable.attention.sphere.nodes import ring_nodes
 from metastable.attention.sphere.plan import Plan, Surface, plan, surface
 from metastable.attention.sphere.transforms import Placed, fine_field, node_weights, placed, slopes, spectra
@@ -92,7 +92,7 @@ def sphere_adjoint(given: Backwards, laid: Laid) -> tuple[Float[Tensor, "n 3"], 
     moments, gradient = _between(where, grids, of_mass, of_sent)
     second = np.empty((n, 5))
     for columns in (slice(0, 3), slice(3, 5)):
-        second[:, columns] = _interpolated(queries, _fields(moments[:, columns], grids), grids)
+        second[:, columns] = _interpolated(queries, _fields(moments[..., columns], grids), grids)
     by_query = _applied(second * laid.weight[:, None], given)
     by_key = _interpolated(keys, gradient, grids)
     by_key *= (laid.mass * size)[:, None]
@@ -119,23 +119,24 @@ def _squares(nodes: np.ndarray) -> np.ndarray:
 def _between(
     where: Surface, grids: Plan, of_mass: np.ndarray, of_sent: list[np.ndarray]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(rings, 5, N/2 + 1) second moments at the nodes, transformed along rings; fields of the gradient of H."""
+    """(rings, N/2 + 1, 5) second moments at the nodes, transformed along rings; fields of the gradient of H."""
     kept = grids.window
     mass = node_weights(of_mass, kept, grids.coarse_keys)[:, None]
     sent = np.stack([node_weights(part, kept, grids.coarse_queries) for part in of_sent], axis=1)
     nodes = where.turned_back(ring_nodes(len(mass)))
     weight = max(sum_of_sizes(mass), sum_of_sizes(sent))
-    moments, heard = meet(targets_of(where, grids), mass * _squares(nodes), sent, weight, grids)
+    lines = lines_of(targets_of(where, grids), weight, grids)
+    moments, heard = meet(lines, mass * _squares(nodes), sent, weight, grids)
     slope = where.turned_back(slopes((heard[:, :3] * nodes).sum(axis=1) - heard[:, 3]))
-    return moments, _fields(fft.rfft(slope), grids)
+    return moments, _fields(fft.rfft(slope).transpose(0, 2, 1), grids)
 
 
 def _fields(along: np.ndarray, grids: Plan) -> np.ndarray:
     """(rows, c, columns): fields on the padded fine grid from transforms along rings."""
     kept = grids.window
-    out = np.empty((rows_of(kept.fine, kept.width), along.shape[1], columns_of(kept.fine, kept.width)))
-    for column in range(along.shape[1]):
-        fine_field(along[:, column, :-1], kept, out[:, column])
+    out = np.empty((rows_of(kept.fine, kept.width), along.shape[2], columns_of(kept.fine, kept.width)))
+    for column in range(along.shape[2]):
+        fine_field(along[:, :-1, column], kept, out[:, column])
     return out
 
 

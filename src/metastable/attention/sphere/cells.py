@@ -42,6 +42,8 @@ ORDERS = np.array([6, 8, 10, 12, 14, 16, 18, 20, 23])
 """Numbers p of proxies per side of a cell that are on offer; the bounds of `sphere.walk` hold up to p = 24."""
 _OFF_SPHERE = 1e-6
 """How far lengths of keys may be from one: beyond, it is no rounding, and keys were meant to be elsewhere."""
+_ROUNDED = 1e-14
+"""How far they are when nothing but rounding moved them."""
 _FEW_PAIRS = 400_000_000
 """Pairs, 2e4 squared, up to which the trees of the cells are not worth their cost."""
 _MOST_SHARP = 2e4
@@ -110,8 +112,10 @@ def checked_keys(operands: Operands, rtol: float) -> tuple[np.ndarray, np.ndarra
     if not 1e-14 <= rtol < 1.0:
         raise InvalidInput(f"rtol must lie in [1e-14, 1), got {rtol!r}")
     k, m = keys.numpy(), mass.numpy()
-    off = np.abs(np.sqrt(np.einsum("jc,jc->j", k, k)) - 1.0)
-    off_sphere = float(off.max(initial=0.0, where=m > 0.0))
+    off_sphere = max(abs(math.sqrt(square) - 1.0) for square in operands.squared_keys)
+    if off_sphere > _ROUNDED:  # maybe it is keys without mass
+        off = np.abs(np.sqrt(np.einsum("jc,jc->j", k, k)) - 1.0)
+        off_sphere = float(off.max(initial=0.0, where=m > 0.0))
     if off_sphere > _OFF_SPHERE:
         raise InvalidInput(f"the cell method on S^2 needs unit keys, got a length off by {off_sphere:.1e}")
     return k, m, off_sphere

@@ -9,6 +9,7 @@ The c and the chart of the ellipsoid (`sphere.ellipsoid`) are taken that cost le
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from scipy import fft
 from metastable.attention.direct import FUSED
 from metastable.attention.lengths import squared_lengths
 from metastable.attention.operands import Operands
-from metastable.attention.sphere.ellipsoid import Ellipsoid, smoothness
+from metastable.attention.sphere.ellipsoid import Ellipsoid, Smoothness, smoothness
 from metastable.attention.sphere.nodes import radii
 from metastable.attention.sphere.window import WINDOWS, Window, lebesgue, mapped_error, von_mises, window
 
@@ -101,10 +102,10 @@ def surface(operands: Operands) -> Surface | None:
     shortest, longest = (math.sqrt(square) for square in operands.squared_queries)
     if shortest > 0.0 and longest - shortest <= close * longest:
         return Surface(queries, None, beta * longest, beta * longest, 1.0 - shortest / longest)
-    gram = keys.T @ keys
-    if queries.shape != keys.shape or np.linalg.cond(gram) > 1e8:
+    matrix = operands.matrix.numpy() if operands.matrix is not None else _between(keys, queries)
+    if matrix is None:
         return None
-    _, axes, frame = np.linalg.svd(np.linalg.solve(gram, keys.T @ queries))
+    _, axes, frame = np.linalg.svd(matrix)
     if not axes[-1] > _FLATTEST * axes[0]:
         return None
     found = Ellipsoid.of(beta * axes, frame)
@@ -113,6 +114,27 @@ def surface(operands: Operands) -> Surface | None:
     if miss > close * axes[0] / axes[-1]:
         return None
     return Surface(None, found, beta * float(axes[0]), beta * float(axes[-1]), miss)
+
+
+def _between(keys: np.ndarray, queries: np.ndarray) -> np.ndarray | None:
+    """(3, 3): keys times it are nearest to the queries; None where keys lie in a plane, or are other tokens."""
+    gram = keys.T @ keys
+    if queries.shape != keys.shape or np.linalg.cond(gram) > 1e8:
+        return None
+    return np.linalg.solve(gram, keys.T @ queries)
+
+
+def planned(operands: Operands, rtol: float) -> Operands:
+    """The operands whose `plan` is followed: those that these have moved from, if the queries have stayed on their
+    ellipsoid, which is all that the errors of a plan depend on. How much these are beside a row is found for every
+    row.
+    """
+    before, here = operands.before, operands.once(surface)
+    if before is None or operands.matrix is None or here is None or here.ellipsoid is None:
+        return operands
+    there = before.once(surface)
+    kept = there is not None and there.ellipsoid is not None and before.once(plan, rtol) is not None
+    return before if kept else operands
 
 
 def sample(operands: Operands) -> Sampled:
@@ -154,21 +176,22 @@ def plan(operands: Operands, rtol: float, back: bool = False) -> Plan | None:
         # What coarse grids alias is amplified by norms of interpolation, below 300 and 15 for all sizes allowed.
         keys = _coarse(of_keys, 0.1 * wanted / 300.0)
         if where.ellipsoid is None:
-            chosen = 0.0, np.ones(3), 0.0, lost, wanted, keys
+            chosen = 0.0, 0.0, 0.0, lost, wanted, keys
             continue
-        for stretch in (where.ellipsoid.stretch(power) for power in _POWERS):
-            beyond = smoothness(where.ellipsoid, stretch, float(soft)).beyond(0.1 * wanted / 15.0)
-            size = max(keys, int(2.0 * beyond))
+        for power in _POWERS:
+            smooth = _smoothness(tuple(where.ellipsoid.axes.tolist()), power, float(soft))
+            size = max(keys, int(2.0 * smooth.beyond(0.1 * wanted / 15.0)))
             cost = _nodes_cost(where.ellipsoid, keys, size, int(1.6 * size), 0.1 * wanted)
             if chosen is None or cost < chosen[0]:
-                chosen = cost, stretch, float(soft), lost, wanted, keys
+                chosen = cost, power, float(soft), lost, wanted, keys
     if chosen is None:
         return None
-    _, stretch, soft, lost, wanted, keys = chosen
+    _, power, soft, lost, wanted, keys = chosen
+    stretch = np.ones(3) if where.ellipsoid is None else where.ellipsoid.stretch(power)
     if where.ellipsoid is None:
         keys = queries = max(keys, _coarse(of_queries, 0.1 * wanted / 15.0))
     else:
-        of_queries = smoothness(where.ellipsoid, stretch, soft).coefficients(_MOST_NODES)
+        of_queries = _coefficients(tuple(where.ellipsoid.axes.tolist()), power, soft)
         queries = max(keys, _coarse(of_queries, 0.1 * wanted / 15.0))
     if max(keys, queries) > _MOST_NODES:
         return None
@@ -196,6 +219,19 @@ def _nodes_cost(where: Ellipsoid | None, keys: int, queries: int, fine: int, pru
         across = np.sort(where.axes[:2])
         lengths = radii(across[:1], across[1:], pruned / 250.0).shape[1]
     return 1.2e6 + 16.0 * fine**2 + 90.0 * keys * queries + lengths * queries * (21.0 * keys + 12.0 * queries)
+
+
+@lru_cache(maxsize=128)
+def _smoothness(axes: tuple[float, ...], power: float, soft: float) -> Smoothness:
+    """How smooth attention is in that chart of an ellipsoid with these axes, for all plans along a run."""
+    found = Ellipsoid(np.array(axes), np.eye(3))
+    return smoothness(found, found.stretch(power), soft)
+
+
+@lru_cache(maxsize=16)
+def _coefficients(axes: tuple[float, ...], power: float, soft: float) -> np.ndarray:
+    """Bounds of the Fourier coefficients in that chart."""
+    return _smoothness(axes, power, soft).coefficients(_MOST_NODES)
 
 
 def _rounded(lengths: np.ndarray) -> np.ndarray:

@@ -9,12 +9,16 @@ fields on the fine grid, from which tokens interpolate.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numba import njit
 from scipy import fft
 
+from metastable.attention.exp2 import REDUCTION
+from metastable.attention.sphere.angles import polar
 from metastable.attention.sphere.gridding import columns_of, rows_of, sort_tokens, spreader
+from metastable.attention.sphere.kept import kept_array
 from metastable.attention.sphere.window import Window
 from metastable.threads import over_rows
 
@@ -34,14 +38,12 @@ def placed(points: np.ndarray, fine: int, matrix: np.ndarray | None = None) -> P
     n, scale = len(points), 0.5 * fine / math.pi
     theta, phi = np.empty(n), np.empty(n)
 
-    def work(first: int, last: int) -> None:
-        x, y, z = (points[first:last] if matrix is None else points[first:last] @ matrix).T
-        theta[first:last] = np.arctan2(np.sqrt(x * x + y * y), z) * scale
-        around = np.arctan2(y, x) * scale
-        around[around < 0.0] += fine
-        phi[first:last] = around
+    turn = np.eye(3) if matrix is None else np.ascontiguousarray(matrix)
 
-    over_rows(work, n, cost=100.0 * n)
+    def work(first: int, last: int) -> None:
+        polar(points[first:last], turn, scale, theta[first:last], phi[first:last])
+
+    over_rows(work, n, cost=10.0 * n)
     order, row_start = np.empty(n, dtype=np.int64), np.empty(fine // 2 + 3, dtype=np.int64)
     sorted_theta, sorted_phi = np.empty(n), np.empty(n)
     sort_tokens(theta, phi, fine, order, sorted_theta, sorted_phi, row_start)
@@ -53,7 +55,8 @@ def spectra(tokens: Placed, masses: np.ndarray, kept: Window, n: int) -> list[np
     apart.
     """
     fine, width, count = kept.fine, kept.width, masses.shape[1]
-    grids = np.zeros((count, rows_of(fine, width), columns_of(fine, width)))
+    grids = kept_array("masses", (count, rows_of(fine, width), columns_of(fine, width)))
+    grids[:] = 0.0
     spread = spreader(width, len(kept.table) - 1, count)
     height = max(width, -(-(fine // 2 + 2) // 32))
     starts = np.append(tokens.row_start[:-1:height], tokens.row_start[-1])
@@ -85,8 +88,10 @@ def _transformed(grid: np.ndarray, kept: Window, n: int) -> np.ndarray:
 def node_weights(modes: np.ndarray, kept: Window, n: int) -> np.ndarray:
     """(N/2, N): weights of coarse nodes that stand for all keys, from their `spectra` for N nodes or more."""
     coarse = _resized(modes[:, : n // 2], n)
-    coarse /= np.conj(_symbol(kept, n))
-    weights = fft.irfft(fft.ifft(coarse, axis=0), n=n)
+    along, across = _inverse_symbol(kept, n)
+    coarse *= np.conj(along)[:, None]
+    coarse *= across
+    weights = fft.irfft(fft.ifft(coarse, axis=0, overwrite_x=True), n=n)
     return weights[: n // 2] + np.roll(weights[: n // 2 - 1 : -1], n // 2, axis=1)
 
 
@@ -97,17 +102,47 @@ def fine_field(along: np.ndarray, kept: Window, out: np.ndarray) -> float:
     """
     n = 2 * len(along)
     fine, half = kept.fine, kept.width // 2
-    # On the other side of a pole, phi is turned by pi.
-    torus = np.concatenate((along, along[::-1] * (1.0 - 2.0 * (np.arange(n // 2) % 2))))
-    modes = fft.fft(torus, axis=0)
-    size = np.abs(modes) * (2.0 / n**2)  # both signs of m
-    rough = size.sum(axis=1) @ kept.error[_frequencies(n)] + size.sum(axis=0) @ kept.error[: n // 2]
-    modes = fft.ifft(_resized(modes / (_symbol(kept, n) * n**2), fine), axis=0, norm="forward")
+    torus = kept_array("coarse torus", (n, n // 2), np.complex128)
+    _unfold(along, torus)
+    modes = kept_array("fine torus", (fine, n // 2), np.complex128)
+    modes[n // 2 : fine - n // 2 + 1] = 0.0
+    rows, columns = _inverse_symbol(kept, n)
+    rough = _refine(fft.fft(torus, axis=0, overwrite_x=True), rows / n**2, columns, kept.error, modes)
+    modes = fft.ifft(modes, axis=0, norm="forward", overwrite_x=True)
     rows_at = (np.arange(rows_of(fine, kept.width)) - half) % fine
     out[:, half : half + fine] = fft.irfft(modes[rows_at], n=fine, norm="forward")
     out[:, :half] = out[:, fine : fine + half]
     out[:, fine + half :] = out[:, half : 2 * half + 1]
-    return float(rough)
+    return rough * (2.0 / n**2)  # both signs of m
+
+
+@njit(cache=True, nogil=True)
+def _unfold(along: Any, torus: Any) -> None:
+    """(N, M): transforms along N/2 rings (N/2, M) on the whole torus; beyond a pole, phi is turned by pi."""
+    last = len(torus) - 1
+    for ring in range(len(along)):
+        for m in range(along.shape[1]):
+            value = along[ring, m]
+            torus[ring, m] = value
+            torus[last - ring, m] = value if m % 2 == 0 else -value
+
+
+@njit(cache=True, nogil=True, fastmath=REDUCTION, error_model="numpy")
+def _refine(modes: Any, rows: Any, columns: Any, error: Any, out: Any) -> float:
+    """Fills out with modes (N, M) times rows and columns, without |l| = N/2; sum |modes_lm| (E_l + E_m)."""
+    n, shift, rough = len(modes), len(out) - len(modes), 0.0
+    for ring in range(n):
+        frequency = min(ring, n - ring)
+        of_row, real, imaginary = 0.0, rows[ring].real, rows[ring].imag
+        to = out[ring if 2 * ring < n else ring + shift]
+        kept = 2 * ring != n
+        for m in range(modes.shape[1]):
+            x, y = modes[ring, m].real, modes[ring, m].imag
+            of_row += np.sqrt(x * x + y * y) * (error[frequency] + error[m])
+            if kept:
+                to[m] = complex(x * real - y * imaginary, x * imaginary + y * real) * columns[m]
+        rough += of_row
+    return rough
 
 
 def slopes(values: np.ndarray) -> np.ndarray:
@@ -133,10 +168,10 @@ def slopes(values: np.ndarray) -> np.ndarray:
     )
 
 
-def _symbol(kept: Window, n: int) -> np.ndarray:
-    """(N, N/2): e^{il pi/N} psi_l psi_m, for nodes theta that begin half a step from the pole."""
-    along = kept.transform[_frequencies(n)] * np.exp(1j * math.pi / n * np.fft.fftfreq(n, 1.0 / n))
-    return along[:, None] * kept.transform[: n // 2]
+def _inverse_symbol(kept: Window, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """(N,) and (N/2,): 1/(e^{il pi/N} psi_l) and 1/psi_m, for nodes theta that begin half a step from the pole."""
+    along = np.exp(-1j * math.pi / n * np.fft.fftfreq(n, 1.0 / n)) / kept.transform[_frequencies(n)]
+    return along, 1.0 / kept.transform[: n // 2]
 
 
 def _frequencies(n: int) -> np.ndarray:

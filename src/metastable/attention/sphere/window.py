@@ -74,12 +74,14 @@ def window(width: int, ratio: float, fine: int) -> Window:
     return Window(width, fine, table, transform, error)
 
 
+@lru_cache(maxsize=64)
 def lebesgue(coarse: int) -> float:
     """Norm, for the maximum norm, of trigonometric interpolation at N = `coarse` nodes without the mode N/2."""
     x = (np.arange(coarse) + np.linspace(0.01, 0.99, 15)[:, None]) * (2.0 * math.pi / coarse)
     return float(np.abs(np.sin(0.5 * (coarse - 1) * x) / (coarse * np.sin(0.5 * x))).sum(axis=1).max())
 
 
+@lru_cache(maxsize=16)
 def von_mises(r: float, modes: int) -> np.ndarray:
     """(modes,): e^{-r} I_l(r) = Fourier coefficients of e^{r (cos x - 1)}; over l of both signs they sum to one.
 
