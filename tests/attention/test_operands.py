@@ -13,8 +13,9 @@ import torch
 
 from attention.attention_reference import tokens
 from metastable.attention import Operands, operands
-from metastable.attention.operands import contiguous, same_tensor
+from metastable.attention.operands import TokensOfStep, contiguous, same_tensor
 from metastable.errors import InvalidInput
+from metastable.sphere import uniform
 
 
 def of(x, **changes):
@@ -206,3 +207,13 @@ def test_tokens_that_moved_know_where_they_were():
     assert here.matrix is B and here.before is None and there.matrix is B and there.before is here
     assert there.values_are_keys and there.beta == 1.5 and there.keys is y
     assert of(x).matrix is None and there.of_queries(torch.arange(3)).before is None
+
+
+def test_the_first_stage_of_a_step_is_what_the_others_have_moved_from():
+    matrix = torch.eye(3, dtype=torch.float64)
+    step, x = TokensOfStep(matrix), uniform(5, 3, seed=0)
+    mass = torch.full((5,), 0.2, dtype=torch.float64)
+    first = step.operands(x, x, mass)
+    later = step.operands(x.flip(0), x.flip(0), mass)
+    assert first.before is None and later.before is first
+    assert first.matrix is matrix and later.matrix is matrix and later.keys[0].equal(x[4])

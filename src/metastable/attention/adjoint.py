@@ -17,6 +17,7 @@ from metastable.attention.direct import adjoint_cost, adjoint_over_pairs
 from metastable.attention.kernel import LEAST_RTOL
 from metastable.attention.lengths import squared_lengths
 from metastable.attention.nearby import adjoint_sorted, forecast_adjoint, forecast_columns, nearby_adjoint
+from metastable.attention.operands import TokensOfStep
 from metastable.attention.sphere import laid_cost, lay_out, sphere_adjoint
 
 FEWEST = {2: 128, 3: 400}
@@ -32,16 +33,16 @@ _LEAST_GRID = 5e6, 1000.0
 
 
 def attention_adjoint(
-    given: Backwards, ahead: int | None = None, *, rtol: float | None = None
+    given: Backwards, ahead: int | None = None, *, rtol: float | None = None, step: TokensOfStep | None = None
 ) -> tuple[Float[Tensor, "n d"], Float[Tensor, "n d"]]:
     """(by_query, by_key) of `direct.adjoint`, in float64.
 
     rtol: the error that may be, for keys on a sphere, of which only movements along it count: then by_key may lack
-    its part along the key. None: all pairs, all digits.
+    its part along the key. None: all pairs, all digits. step: of which these are the tokens at a stage.
     """
     if rtol is not None and ahead is None and _has_series(given, rtol):
         if given.keys.shape[1] == 3:
-            found = _on_the_sphere(given, rtol)
+            found = _on_the_sphere(given, rtol, step)
             if found is not None:
                 return found
         else:
@@ -60,6 +61,7 @@ def columns_adjoint(
     shift: Float[np.ndarray, "n"],
     mean: Float[np.ndarray, "d n"],
     rtol: float,
+    step: TokensOfStep | None = None,
 ) -> tuple[Float[np.ndarray, "d n"], Float[np.ndarray, "d n"]]:
     """`attention_adjoint` of tokens in columns, in the order of a curve (`nearby.order`), on the CPU."""
     d, n = keys.shape
@@ -75,7 +77,7 @@ def columns_adjoint(
             return adjoint_sorted(keys, mass, queries, log_partition, cotangent, shift, mean, nearby, rtol)
     q, k, g, m = (torch.from_numpy(part.T.copy()) for part in (queries, keys, cotangent, mean))
     log_mass, log_z, s = (torch.from_numpy(part) for part in (np.log(mass), log_partition, shift))
-    by_query, by_key = attention_adjoint(Backwards(q, k, log_mass, log_z, g, s, m), rtol=rtol)
+    by_query, by_key = attention_adjoint(Backwards(q, k, log_mass, log_z, g, s, m), rtol=rtol, step=step)
     return by_query.numpy().T, by_key.numpy().T
 
 
@@ -94,7 +96,7 @@ def _extremes(queries: Any, keys: Any, log_partition: Any) -> tuple[float, float
     return longest, depth, off
 
 
-def _on_the_sphere(given: Backwards, rtol: float) -> tuple[Tensor, Tensor] | None:
+def _on_the_sphere(given: Backwards, rtol: float, step: TokensOfStep | None) -> tuple[Tensor, Tensor] | None:
     """By what takes least: pairs that count or harmonics, or a grid; None where all pairs do."""
     n, nearby = len(given.keys), forecast_adjoint(given, rtol)
     least = adjoint_cost(n, 3)
@@ -104,7 +106,7 @@ def _on_the_sphere(given: Backwards, rtol: float) -> tuple[Tensor, Tensor] | Non
         nearby = None
     at_once, for_a_token = _LEAST_GRID
     if least > at_once + for_a_token * n:
-        laid = lay_out(given, rtol)
+        laid = lay_out(given, rtol, step)
         if laid is not None and laid_cost(laid) < least:
             return sphere_adjoint(given, laid)
     return None if nearby is None else nearby_adjoint(given, nearby, rtol)

@@ -238,6 +238,23 @@ class Operands(OneLine):
             raise InvalidInput(f'kernel="{kernel}" runs on the CPU, got tensors on {self.queries.device}')
 
 
+class TokensOfStep:
+    """Tokens at the stages of a step, which attend each other by one matrix: what is planned for the stage that
+    comes first serves the others.
+    """
+
+    def __init__(self, matrix: Float[Tensor, "d d"]) -> None:
+        self.matrix = matrix
+        self.first: Operands | None = None
+
+    def operands(self, queries: Tensor, keys: Tensor, mass: Tensor) -> Operands:
+        """Those of a stage, whose queries are the keys times the matrix."""
+        if self.first is None:
+            self.first = Operands.known(queries, keys, mass, 1.0, self.matrix)
+            return self.first
+        return self.first.moved(queries, keys, mass)
+
+
 def _log(total: float) -> float:
     """log of the sum of the masses, 710 where it overflows."""
     return math.log(total) if total < math.inf else 710.0

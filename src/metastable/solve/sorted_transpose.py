@@ -17,6 +17,7 @@ from torch import Tensor
 
 from metastable.attention.adjoint import columns_adjoint
 from metastable.attention.nearby import curve_order
+from metastable.attention.operands import TokensOfStep
 from metastable.flows.pullback import HeadCotangent
 from metastable.flows.softmax import SelfAttention
 from metastable.solve.problem import Problem
@@ -70,10 +71,11 @@ class SortedTranspose:
             tape.length.numpy()[order, 0],
             self.found[count],
         )
-        share = self.mass[order]
+        share, step = self.mass[order], TokensOfStep(torch.from_numpy(self.B))
         for number in reversed(range(count)):
             later = self.found[number + 1 :], weights[number, number + 1 :]
-            self._stage_back(_numbers(stages, number, order), share, *later, self.found[number], V, scores)
+            numbers = _numbers(stages, number, order)
+            self._stage_back(numbers, step, share, *later, self.found[number], V, scores)
         of_scores = torch.from_numpy(scores)
         beta = float((self.dense_B * of_scores).sum())
         head = HeadCotangent(torch.from_numpy(V), self.beta * of_scores, beta)
@@ -84,12 +86,14 @@ class SortedTranspose:
         order = curve_order(stage.points.numpy())
         given, found, unused = _columns(cotangent, order)[None], np.empty_like(self.c), np.zeros((2, *self.V.shape))
         numbers = _numbers((stage,), 0, order)
-        self._stage_back(numbers, self.mass[order], given, np.ones(1), found, *unused)
+        step = TokensOfStep(torch.from_numpy(self.B))
+        self._stage_back(numbers, step, self.mass[order], given, np.ones(1), found, *unused)
         return _rows(found, order)
 
     def _stage_back(
         self,
         stage: Numbers,
+        step: TokensOfStep,
         mass: np.ndarray,
         later: np.ndarray,
         weights: np.ndarray,
@@ -100,7 +104,9 @@ class SortedTranspose:
         """f of a stage; what it adds to the cotangents of V and of the scores' B."""
         x, mean, log_partition, length = stage
         _inward(x, mean, later, weights, self.V, self.B, self.c, self.w, self.g, self.z, self.shift)
-        by_query, by_key = columns_adjoint(self.z, x, mass, log_partition, self.g, self.shift, mean, self.rtol)
+        by_query, by_key = columns_adjoint(
+            self.z, x, mass, log_partition, self.g, self.shift, mean, self.rtol, step
+        )
         _outward(x, mean, self.c, self.w, self.V, self.B, by_query, by_key, length, found, V, scores)
 
 

@@ -7,6 +7,7 @@ import torch
 
 from metastable.attention.backwards import Backwards
 from metastable.attention.direct import adjoint_over_pairs
+from metastable.attention.operands import TokensOfStep
 from metastable.attention.sphere.adjoint import laid_cost, lay_out, sphere_adjoint
 from metastable.attention.sphere.layout import PIECES
 
@@ -107,3 +108,16 @@ def test_rows_over_all_keys_and_ellipsoids_cost_more():
     other = problem(WEIGHTS["oblique"], 4.0, seed=0)
     assert laid_cost(laid) < laid_cost(fewer)
     assert laid_cost(laid) < laid_cost(lay_out(other, 1e-8)) < math.inf
+
+
+def test_stages_of_a_step_follow_the_plan_of_the_first_and_err_as_little():
+    beta, rtol = 16.0, 1e-8
+    step = TokensOfStep(beta * WEIGHTS["oblique"])
+    plans = []
+    for seed in (1, 2, 3):
+        given = problem(WEIGHTS["oblique"], beta, seed=seed)
+        laid = lay_out(given, rtol, step)
+        assert laid is not None and laid.held.mean() > 0.9
+        assert max(worst(given, sphere_adjoint(given, laid))) < 0.01 * rtol
+        plans.append(laid.grids)
+    assert plans[1] is plans[0] and plans[2] is plans[0]

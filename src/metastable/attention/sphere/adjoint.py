@@ -27,11 +27,11 @@ from torch import Tensor
 
 from metastable.attention.backwards import Backwards
 from metastable.attention.direct import adjoint_cost, adjoint_over_pairs
-from metastable.attention.operands import Operands
+from metastable.attention.operands import Operands, TokensOfStep
 from metastable.attention.sphere.gridding import columns_of, interpolator, rows_of
 from metastable.attention.sphere.layout import lines_of, meet, sum_of_sizes, targets_of
 from metastable.attention.sphere.nodes import ring_nodes
-from metastable.attention.sphere.plan import Plan, Surface, plan, surface
+from metastable.attention.sphere.plan import Plan, Surface, plan, planned, surface
 from metastable.attention.sphere.transforms import Placed, fine_field, node_weights, placed, slopes, spectra
 from metastable.threads import over_rows
 
@@ -49,12 +49,18 @@ class Laid(NamedTuple):
     """(n,): whether a row errs by rtol at most."""
 
 
-def lay_out(given: Backwards, rtol: float) -> Laid | None:
-    """The grids for errors below rtol; None where queries lie on no ellipsoid, or on one that is too large."""
+def lay_out(given: Backwards, rtol: float, step: TokensOfStep | None = None) -> Laid | None:
+    """The grids for errors below rtol; None where queries lie on no ellipsoid, or on one that is too large.
+
+    step: of which these are the tokens at a stage; its first one is planned for all.
+    """
     top = float(given.log_mass.max())
     mass = torch.exp(given.log_mass - top)
-    operands = Operands.checked_before(given.queries, given.keys, given.keys, mass, 1.0)
-    where, grids = operands.once(surface), operands.once(plan, rtol, True)
+    if step is None:
+        operands = Operands.checked_before(given.queries, given.keys, given.keys, mass, 1.0)
+    else:
+        operands = step.operands(given.queries, given.keys, mass)
+    where, grids = operands.once(surface), planned(operands, rtol, True).once(plan, rtol, True)
     if where is None or grids is None:
         return None
     share, log_total = (mass / mass.sum()).numpy(), top + math.log(float(mass.sum()))

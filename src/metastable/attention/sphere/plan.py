@@ -124,16 +124,16 @@ def _between(keys: np.ndarray, queries: np.ndarray) -> np.ndarray | None:
     return np.linalg.solve(gram, keys.T @ queries)
 
 
-def planned(operands: Operands, rtol: float) -> Operands:
+def planned(operands: Operands, rtol: float, *back: bool) -> Operands:
     """The operands whose `plan` is followed: those that these have moved from, if the queries have stayed on their
     ellipsoid, which is all that the errors of a plan depend on. How much these are beside a row is found for every
-    row.
+    row. back: as for `plan`, if given.
     """
     before, here = operands.before, operands.once(surface)
     if before is None or operands.matrix is None or here is None or here.ellipsoid is None:
         return operands
     there = before.once(surface)
-    kept = there is not None and there.ellipsoid is not None and before.once(plan, rtol) is not None
+    kept = there is not None and there.ellipsoid is not None and before.once(plan, rtol, *back) is not None
     return before if kept else operands
 
 
