@@ -78,7 +78,7 @@ def laid_cost(laid: Laid) -> float:
     """Rough nanoseconds of one core: tokens, nodes, the layout of an ellipsoid, and rows over all keys."""
     n, where = len(laid.held), laid.where
     alone = (1.0 - float(laid.held.mean())) * adjoint_cost(n, 3)
-    return 1000.0 * n + 3.5 * laid.grids.nanoseconds + (5e6 if where.ellipsoid else 0.0) + alone
+    return 800.0 * n + 6.0 * laid.grids.nanoseconds + (5e6 if where.ellipsoid else 0.0) + alone
 
 
 def sphere_adjoint(given: Backwards, laid: Laid) -> tuple[Float[Tensor, "n 3"], Float[Tensor, "n 3"]]:

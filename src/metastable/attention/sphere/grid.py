@@ -50,9 +50,9 @@ from metastable.threads import over_rows
 _FEW_ROWS = 600
 """So many rows over all keys cost less than the trees of the cells."""
 _FEW_PAIRS = 12_000_000
-"""Pairs, 3500 squared, up to which the search for a plan, some 10 ms, takes as long as all of them."""
-SEARCH = 1e7
-"""Nanoseconds of the search for a plan, rtol 1e-6 to 1e-10, beta 1 to 1000."""
+"""Pairs, 3500 squared, up to which the search for a plan, some 4 ms, takes as long as all of them."""
+SEARCH = 4e6
+"""Nanoseconds of the search for a plan, rtol 1e-7 to 1e-10, beta 64."""
 _BLOCK = 512
 """Rows that are judged together."""
 _STEP = 1.25
@@ -150,7 +150,7 @@ def grid_cost(operands: Operands, rtol: float) -> float:
         return math.inf
     d_v = operands.values.size(1)
     spread, read = (1, 1) if operands.values_are_keys else (d_v + 1, -(-d_v // 3))
-    per_key, per_query = 150.0 + 200.0 * spread, 50.0 + 200.0 * read
+    per_key, per_query = 50.0 + 66.0 * spread, 16.0 + 66.0 * read
     tokens = per_key * len(operands.keys) + per_query * len(operands.queries)
     return tokens + (0.8 + 0.2 * spread) * grids.nanoseconds
 
