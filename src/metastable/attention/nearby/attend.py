@@ -186,8 +186,8 @@ def attend_sorted(
 
 
 def nearby_cost(operands: Operands, rtol: float) -> float:
-    """Nanoseconds, measured for 2000 tokens that fill the circle, and 4000 to 12,000 that fill the sphere; on a Zen 5
-    core it took .7 to 1.7 of them for 4000 to 50,000 on the sphere, .92 in the median, `sphere.grid` .96 of its own.
+    """Nanoseconds, measured for 2000 tokens that fill the circle, and 4000 to 12,000 that fill the sphere: on a
+    Zen 5 core it took .7 to 1.7 of them for 4000 to 50,000 there, .92 in the median, `sphere.grid` .96 of its own.
 
     Infinite where rounding takes what polynomials and cut-offs leave of the tolerance.
     """

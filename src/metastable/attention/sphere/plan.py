@@ -213,7 +213,7 @@ def plan(operands: Operands, rtol: float, back: bool = False) -> Plan | None:
 
 
 def _nodes_cost(where: Ellipsoid | None, keys: int, queries: int, fine: int, pruned: float) -> float:
-    """Nanoseconds of one Zen 5 core without the tokens, as measured for three B, beta 4 to 200, rtol 1e-7 and 1e-9."""
+    """Nanoseconds of a Zen 5 core without the tokens, as measured for three B, beta 4 to 200, rtol 1e-7, 1e-9."""
     lengths = 1
     if where is not None:
         across = np.sort(where.axes[:2])
