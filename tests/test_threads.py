@@ -1,5 +1,7 @@
 """The pool of row blocks: every row once, the same numbers for any number of threads, errors reach the caller."""
 
+import time
+
 import pytest
 import torch
 
@@ -31,6 +33,20 @@ def test_an_error_in_a_block_reaches_the_caller(threads):
 
     with pytest.raises(ValueError, match="row 999"):
         over_rows(work, 1000, cost=1e7)
+
+
+def test_an_error_waits_for_the_other_blocks(threads):
+    done = torch.zeros(1000, dtype=torch.bool)
+
+    def work(start, stop):
+        if start == 0:
+            raise ValueError("row 0")
+        time.sleep(0.05)
+        done[start:stop] = True
+
+    with pytest.raises(ValueError, match="row 0"):
+        over_rows(work, 1000, cost=1e7)
+    assert bool(done[-1]) or threads == 1
 
 
 @pytest.mark.parametrize("kernel", ["fused", "blocks", "auto"])

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -40,8 +40,13 @@ def over_rows(work: Callable[[int, int], None], n: int, *, cost: float, quantum:
     if pool is None:
         pool = ThreadPoolExecutor(threads, thread_name_prefix="metastable", initializer=_hold_blas)
         pool = _pools.setdefault(threads, pool)
-    for done in [pool.submit(work, start, min(start + step, n)) for start in range(0, n, step)]:
-        done.result()
+    parts = [pool.submit(work, start, min(start + step, n)) for start in range(0, n, step)]
+    try:
+        for part in parts:
+            part.result()
+    except BaseException:
+        wait(parts)  # the others still write into what the caller then takes for its own
+        raise
 
 
 def shared_among_threads(cost: float) -> bool:

@@ -58,6 +58,16 @@ def test_grids_are_planned_once_for_a_step(monkeypatch):
     assert 0 < len(looked) <= steps + 4 < statistics["evaluations"]
 
 
+@pytest.mark.parametrize("n", [1000, 15_000])
+def test_a_step_that_leaves_all_numbers_has_an_infinite_error(n):
+    flow, rho, pair = attention(3, 30.0, rtol=1e-8), ms.Measure(ms.sphere.uniform(n, 3, seed=2)), Dop853()
+    problem, memory = Problem(flow, rho.mass, 1e-5, 1e-7, None, np.inf), pair._stage_memory(rho.points)
+    trial = sorted_trial(problem, rho.points, memory, pair)
+    slope = torch.full_like(rho.points, 1e300)
+    memory[0] = slope
+    assert trial(rho.points, slope, 1e300).error == np.inf
+
+
 def test_what_is_left_to_the_flow():
     many = ms.Measure(ms.sphere.uniform(1000, 3, seed=0))
 

@@ -102,10 +102,12 @@ def gradient(
     chosen: the exact derivative of the numbers that were computed, to rounding. It takes the time of two to five
     runs (benchmarks/gradient.py) and memory for O(sqrt(steps)) copies of the tokens: the last steps are taken back
     as they were made, those before are made again from a few states. What a contracting flow leaves of a cotangent
-    below 1e-90 of the largest at the end is zero. Attention is differentiated over all pairs,
-    whatever kernel computed it; to the tolerance that kernels have in this run on the circle by Fourier series, in
-    O(n), where queries look at keys (`attention.circle.adjoint`), and on S^2 from 400 tokens on by spherical
-    harmonics, over the pairs that count (`attention.nearby.adjoint`), or by a grid (`attention.sphere.adjoint`).
+    below 1e-90 of the largest at the end is zero.
+
+    Attention is differentiated over all pairs, whatever kernel computed it; to the tolerance that kernels have in
+    this run on the circle by Fourier series, in O(n), where queries look at keys (`attention.circle.adjoint`), and
+    on S^2 from 400 tokens on by spherical harmonics, over the pairs that count (`attention.nearby.adjoint`), or by
+    a grid (`attention.sphere.adjoint`).
     Tokens are taken in float64; masses and the `log_scale` of unnormalised attention stay fixed. Of a flow from
     outside, whose drift torch can differentiate, there are `points` only. A function as `progress` is told the
     times of the run, and then those of the way back.

@@ -147,6 +147,10 @@ class SortedTrial:
 
     def _evaluate(self, out: np.ndarray) -> None:
         """The velocities at y, in the order of the curve."""
+        if not math.isfinite(float(self.length.sum())):  # a step far too long, which its error then rejects
+            out.fill(math.nan)
+            self.mean, self.log_z = np.full_like(self.mean, math.nan), np.full_like(self.log_z, math.nan)
+            return
         if self.kernel is NEARBY:
             attend_sorted(self.keys, self.z, self.A, self.stretch, self.rtol, self.mean, self.log_z)
         else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -10,8 +12,16 @@ from numba import njit
 from attention.attention_reference import LAYOUTS, check, check_many_blocks, check_rising_scores, masses, tokens
 from metastable.attention import Operands
 from metastable.attention.direct import BLOCKS, FUSED
-from metastable.attention.direct.fused import MAX_COLUMNS, aligned_zeros, fused_cost, key_blocks, with_item
+from metastable.attention.direct.fused import (
+    MAX_COLUMNS,
+    aligned_zeros,
+    attend_fused,
+    fused_cost,
+    key_blocks,
+    with_item,
+)
 from metastable.errors import InvalidInput
+from metastable.sphere import uniform
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -89,3 +99,12 @@ def test_private_interface_of_numba_still_replaces_an_entry_of_a_tuple():
         return with_item(entries, i, x)
 
     assert replaced((1.0, 2.0, 3.0), 1, 7.0) == (1.0, 7.0, 3.0)
+
+
+@pytest.mark.parametrize("n", [20, 40])
+def test_rows_that_see_what_is_no_number_are_no_numbers(n):
+    keys = uniform(n, 3, seed=0)
+    keys[n // 2, 1] = math.nan
+    mass = torch.full((n,), 1.0 / n, dtype=torch.float64)
+    mean, log_partition = attend_fused(Operands.checked_before(keys, keys, keys, mass, 2.0))
+    assert bool(mean.isnan().all()) and bool(log_partition.isnan().all())

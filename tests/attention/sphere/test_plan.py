@@ -48,6 +48,17 @@ def test_a_matrix_that_is_known_need_not_be_found() -> None:
     assert wrong is None
 
 
+@pytest.mark.parametrize("matrix", [MATRIX, 2.0 * torch.eye(3, dtype=torch.float64)])
+def test_tokens_that_are_no_numbers_have_no_place(matrix) -> None:
+    x = tokens("uniform", 300, 0)
+    here = Operands.known(x @ matrix, x, equal(300), 20.0, matrix)
+    y = x.clone()
+    y[7, 1] = np.nan
+    assert surface(here) is not None
+    assert surface(here.moved(y @ matrix, y, equal(300))) is None
+    assert surface(Operands.checked_before(y @ matrix, y, y, equal(300), 20.0)) is None
+
+
 def test_tokens_that_moved_on_their_ellipsoid_keep_the_plan() -> None:
     x, y = tokens("uniform", 400, 0), tokens("uniform", 400, 1)
     here = Operands.known(x @ MATRIX, x, equal(400), 20.0, MATRIX)

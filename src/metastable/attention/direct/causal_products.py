@@ -27,7 +27,7 @@ by its maximum is 2^-720 or more, and a row may see only the least masses: 2^-92
 ABSENT = -1e300
 """log2 of a mass of zero, below every shift."""
 _LANES = 32
-"""Keys that a row raises at a time, as in `causal`: those that it does not see get the weight zero."""
+"""Keys that a row raises at a time: those that it does not see get the weight zero."""
 _ROWS = 64
 """Rows of a block: products of fewer are slower by a fifth, and of more rows more lies beyond the diagonal."""
 

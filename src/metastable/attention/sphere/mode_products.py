@@ -14,7 +14,17 @@ from llvmlite import ir  # type: ignore[import-untyped]
 from numba import types
 from numba.extending import intrinsic
 
-from metastable.attention.lanes import FLAGS, INTEGER, LANES, VECTOR, constant, everywhere, loop, multiply_add
+from metastable.attention.lanes import (
+    FLAGS,
+    INTEGER,
+    LANES,
+    VECTOR,
+    constant,
+    everywhere,
+    loop,
+    multiply_add,
+    spread,
+)
 from metastable.attention.lasting import lasting
 
 SEED = 1e-280
@@ -81,10 +91,7 @@ def downwards(abreast: int) -> Any:
                 after += [below, now, builder.fadd(so_far, now, flags=FLAGS)]
             return [builder.fsub(m, constant(1.0), flags=FLAGS), *after]
 
-        highest = ir.Constant(VECTOR, ir.Undefined)
-        number = builder.sitofp(top, ir.DoubleType())
-        for i in range(LANES):
-            highest = builder.insert_element(highest, number, ir.Constant(ir.IntType(32), i))
+        highest = spread(builder, builder.sitofp(top, ir.DoubleType()))
         joined = builder.add(builder.sub(top, low), ir.Constant(INTEGER, 1))
         zero = ir.Constant(INTEGER, 0)
         held = loop(

@@ -17,7 +17,7 @@ import torch
 from scipy import fft
 
 from metastable.attention.direct import FUSED
-from metastable.attention.lengths import squared_lengths
+from metastable.attention.lengths import all_finite, squared_lengths
 from metastable.attention.operands import Operands
 from metastable.attention.sphere.ellipsoid import Ellipsoid, Smoothness, smoothness
 from metastable.attention.sphere.nodes import radii
@@ -94,6 +94,10 @@ class Plan(NamedTuple):
 def surface(operands: Operands) -> Surface | None:
     """The sphere or ellipsoid that all queries lie on, as a matrix times the keys does; None if none is found."""
     queries, keys, beta = operands.queries.numpy(), operands.keys.numpy(), operands.beta
+    if not (
+        all_finite(operands.queries) and all_finite(operands.keys)
+    ):  # a run that went wrong: no place on a grid
+        return None
     if operands.queries is operands.keys or (queries.shape == keys.shape and np.array_equal(queries, keys)):
         return Surface(None, None, beta, beta, 0.0)
     if beta == 0.0:  # any point will do

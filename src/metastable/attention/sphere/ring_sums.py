@@ -115,7 +115,7 @@ def _prepare(
         high[i], low[i] = math.sin(0.5 * angles[i]), math.cos(0.5 * angles[i])
     for b in range(len(theta)):
         ring, sine, cosine = math.sin(theta[b]), math.sin(0.5 * theta[b]), math.cos(0.5 * theta[b])
-        least, largest, needed = np.inf, 0.0, 0.0
+        least, largest, needed = 1e300, 0.0, 0.0
         for i in range(LANES):
             x, near = across[i] * ring, high[i] * cosine - low[i] * sine
             far = doubled[i] * near * near
