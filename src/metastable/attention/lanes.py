@@ -13,13 +13,14 @@ from typing import Any
 from llvmlite import ir  # type: ignore[import-untyped]
 
 from metastable.attention.exp2 import ROUND_64
+from metastable.attention.lasting import written
 
 LANES = 8
 """Queries at once: float64 in a register of 512 bits; narrower processors take two or four of theirs."""
 FLAGS = ("contract", "nnan", "ninf", "nsz")
 """Of multiplications and additions: a product and a sum become one instruction, and numbers are finite."""
-VECTOR, INTEGER = ir.VectorType(ir.DoubleType(), LANES), ir.IntType(64)
-INTEGERS = ir.VectorType(INTEGER, LANES)
+VECTOR, INTEGER = written(ir.VectorType(ir.DoubleType(), LANES)), written(ir.IntType(64))
+INTEGERS = written(ir.VectorType(INTEGER, LANES))
 LEAST = -1000.0
 """Smaller exponents are raised to it (`exp2`)."""
 

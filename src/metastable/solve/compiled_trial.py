@@ -13,6 +13,7 @@ from numba import njit
 
 from metastable.attention.direct import DOUBLE, row_sums, with_item, written_out
 from metastable.attention.exp2 import LOG2_E, REDUCTION, wide
+from metastable.attention.lasting import lasting
 from metastable.flows.pairwise import Pairwise
 from metastable.solve.tableau import Tableau
 from metastable.threads import over_rows
@@ -82,7 +83,7 @@ def step_kernel(columns: int) -> Callable[..., None]:
     """The compiled loop over systems for `written_out` columns; kept on disk."""
     one_pass, two_passes = row_sums(columns, False)
 
-    @njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
+    @njit(fastmath=REDUCTION, nogil=True, error_model="numpy")
     def largest_error(
         x: Any, after: Any, k: Any, used: int, errors: Any, h: float, rtol: float, atol: float, damping: float,
         spherical: bool,
@@ -115,6 +116,8 @@ def step_kernel(columns: int) -> Callable[..., None]:
                 ratio = first_square / math.sqrt(first_square + damping * second_square)
             worst = ratio if not ratio <= worst else worst
         return worst
+
+    error_of = lasting(largest_error, f"error of a step {columns}")
 
     @njit(fastmath=REDUCTION, nogil=True, cache=True, error_model="numpy")
     def kernel(
@@ -178,7 +181,7 @@ def step_kernel(columns: int) -> Callable[..., None]:
                         for j in range(n):
                             after[c, j] = y[c, j]
                     if not last_needed:
-                        worst = largest_error(x, after, k, end, errors, h[r], rtol, atol, damping, spherical)
+                        worst = error_of(x, after, k, end, errors, h[r], rtol, atol, damping, spherical)
                         if not worst <= 1.0 and not inside[r]:
                             break  # nobody asks for the velocity at the end of a step that is rejected
                 for c in range(d):
@@ -254,7 +257,7 @@ def step_kernel(columns: int) -> Callable[..., None]:
                 if stage == end:
                     rate_out[r] = rate
             if last_needed:
-                worst = largest_error(x, after, k, end + 1, errors, h[r], rtol, atol, damping, spherical)
+                worst = error_of(x, after, k, end + 1, errors, h[r], rtol, atol, damping, spherical)
             error_out[r] = worst
             for j in range(n):
                 for c in range(d):

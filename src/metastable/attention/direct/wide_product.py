@@ -17,7 +17,7 @@ from numba import carray, cfunc, njit, types
 from numba.extending import intrinsic
 
 from metastable.attention.exp2 import NO_REASSOCIATION, wide
-from metastable.attention.lasting import lasting
+from metastable.attention.lasting import lasting, written
 
 LANES = 8
 """Numbers of a vector."""
@@ -26,7 +26,7 @@ STRIP = 24
 INNER = 384
 """Terms that are summed at once: a strip of so many rows, 74 KB, stays in the second cache."""
 _FLAGS = ("contract", "nsz")
-_VECTOR, _WHOLE, _REAL = ir.VectorType(ir.DoubleType(), LANES), ir.IntType(64), ir.DoubleType()
+_VECTOR, _WHOLE, _REAL = map(written, (ir.VectorType(ir.DoubleType(), LANES), ir.IntType(64), ir.DoubleType()))
 
 
 def _number(value: int) -> Any:

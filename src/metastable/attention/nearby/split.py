@@ -16,11 +16,12 @@ from numba.extending import intrinsic
 
 from metastable.attention.exp2 import NO_REASSOCIATION, wide
 from metastable.attention.lanes import FLAGS, INTEGER, INTEGERS, LANES, VECTOR, constant, loop, spread
+from metastable.attention.lasting import written
 from metastable.attention.nearby.caps import ROUNDING
 
 _PAIRS = LANES // 2
 _D = 3
-_DOUBLE = ir.DoubleType()
+_DOUBLE = written(ir.DoubleType())
 _WHOLE, _NUMBER = types.intp, types.float64
 
 
