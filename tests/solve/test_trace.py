@@ -72,7 +72,7 @@ def test_the_last_steps_are_kept_as_they_were_made():
 def test_tapes_are_as_many_as_the_root_of_the_steps_where_they_take_memory(count):
     numel = LITTLE // 4  # of four such arrays one tape takes all that counts as little
     _, most = taped(count, numel)
-    assert 1 <= most <= MORE + math.sqrt(count) and 4 * numel * most <= MUCH
+    assert 1 <= most <= MORE * (1 + math.sqrt(count)) and 4 * numel * most <= MUCH
     trace, most = taped(count, MUCH)
     assert most == trace.stride
 

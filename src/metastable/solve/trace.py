@@ -27,9 +27,10 @@ COMPILED_BALANCE = 256
 """The same where steps are taken back as wholes, and a segment keeps no stages but states alone."""
 LITTLE, MUCH = 1 << 22, 1 << 25
 """Numbers, 32 and 256 MB: stages of the last steps are kept while they take no more than the first, and those of
-sqrt(K) + `MORE` of K steps while they take no more than the second."""
+`MORE` (1 + sqrt(K)) of K steps while they take no more than the second."""
 MORE = 3.0
-"""With it all five steps of the runs on S^2 with 20,000 tokens are kept in benchmarks/gradient.py."""
+"""All of nine steps are kept, and two thirds of twenty-three: a step that is made again costs a third of
+taking it back, and with sqrt(K) + 3 kept steps a gradient in 64 dimensions took five runs (benchmarks/gradient.py)."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ class Trace:
 
     def _most_tapes(self, numbers: int) -> int:
         """How many are kept of so many numbers each."""
-        root = int(MORE + math.sqrt(len(self.intervals)))
+        root = int(MORE * (1 + math.sqrt(len(self.intervals))))
         return max(self.stride, LITTLE // numbers, min(root, MUCH // numbers))
 
     def segments(self) -> Iterator[Segment]:
