@@ -30,7 +30,8 @@ LITTLE, MUCH = 1 << 22, 1 << 25
 `MORE` (1 + sqrt(K)) of K steps while they take no more than the second."""
 MORE = 3.0
 """All of nine steps are kept, and two thirds of twenty-three: a step that is made again costs a third of
-taking it back, and with sqrt(K) + 3 kept steps a gradient in 64 dimensions took five runs (benchmarks/gradient.py)."""
+taking it back, and with sqrt(K) + 3 kept steps a gradient in 64 dimensions took five runs
+(benchmarks/gradient.py)."""
 
 
 @dataclass(frozen=True)
