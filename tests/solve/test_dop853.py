@@ -94,8 +94,8 @@ def test_a_step_and_its_interpolant_are_those_of_scipy():
 
 @pytest.mark.parametrize("rtol", [1e-4, 1e-7, 1e-10])
 @pytest.mark.parametrize(("d", "beta"), [(2, 1.0), (2, 100.0), (3, 1000.0), (8, 30.0), (64, 8.0)])
-def test_error_follows_the_tolerance_at_fewer_evaluations_than_scipy(rtol, d, beta):
-    """Below ten tolerances at the end and between the steps; SciPy needs more evaluations to be as accurate."""
+def test_error_follows_the_tolerance(rtol, d, beta):
+    """Below ten tolerances, at the end and between the steps."""
     V = torch.diag(torch.linspace(1.5, 0.5, d))
     flow = ms.SelfAttention(ms.AttentionWeights(V=V, B=torch.eye(d)), beta, rtol=None)
     rho = ms.Measure(ms.sphere.uniform(20, d, seed=d))
@@ -108,18 +108,24 @@ def test_error_follows_the_tolerance_at_fewer_evaluations_than_scipy(rtol, d, be
 
 @pytest.mark.parametrize("seed", range(3))
 def test_at_equal_error_fewer_evaluations_than_scipy(seed):
-    """SciPy's runs that need as many evaluations or fewer are less accurate."""
+    """In the mean over tolerances: SciPy itself is a sixth off its own curve. The pair of order 5 takes more."""
     flow = ms.SelfAttention(identity(2 + seed), 10.0, rtol=None)
     rho = ms.Measure(ms.sphere.uniform(30, 2 + seed, seed=seed))
     reference = by_scipy(flow, rho, 6.0, 3e-14)[0][-1]
-    theirs = [by_scipy(flow, rho, 6.0, 10.0**-k) for k in (4, 5, 6, 7, 8, 9, 10, 11)]
-    for rtol in (1e-5, 1e-8):
-        path = ms.solve(flow, rho, 6.0, method="dop853", rtol=rtol, atol=rtol / 100)
-        ours = float((path.end.points - reference).abs().max())
-        evaluations = path.provenance["statistics"]["evaluations"]
-        assert all(
-            float((end[-1] - reference).abs().max()) > ours for end, needed in theirs if needed <= evaluations
-        )
+    theirs = [by_scipy(flow, rho, 6.0, 10.0 ** (-k / 2)) for k in range(8, 23)]
+    decades = [math.log10(float((end[-1] - reference).abs().max())) for end, _ in theirs]
+    curve = np.polynomial.Polynomial.fit(decades, np.log([needed for _, needed in theirs]), 2)
+
+    def ratio(method):
+        """Evaluations over those of SciPy at the same error, geometric mean."""
+        logs = []
+        for rtol in (1e-5, 3e-6, 1e-6, 3e-7, 1e-7, 3e-8, 1e-8):
+            path = ms.solve(flow, rho, 6.0, method=method, rtol=rtol, atol=rtol / 100)
+            error = float((path.end.points - reference).abs().max())
+            logs.append(math.log(path.provenance["statistics"]["evaluations"]) - curve(math.log10(error)))
+        return math.exp(sum(logs) / len(logs))
+
+    assert ratio("dop853") < 1 < ratio("adaptive")
 
 
 def test_euclidean_flows_are_controlled_relative_to_their_size():

@@ -65,7 +65,7 @@ def test_tapes_are_the_steps_of_the_run_made_again(name, method):
 def test_steps_that_were_rejected_leave_no_stages():
     flow = ms.SelfAttention(ms.AttentionWeights(V=4 * torch.eye(2), B=torch.eye(2)), 400.0, kernel="fused")
     points = ms.sphere.uniform(30, 2, seed=2)
-    _, made, _, expected = both(flow, points, "dop853", 0.4, None)
+    _, made, _, expected = both(flow, points, "dop853", 4.0, None)
     assert made[-1][0].end.rejected > 0 and made[-1][0].end.rejected == expected[-1].end.rejected
     assert all(tape is not None and len(tape.stages) == 12 for _, tape in made)
 
