@@ -42,6 +42,7 @@ from rich.table import Table
 from scipy.integrate import solve_ivp
 
 import metastable as ms
+from attend import machine
 
 TARGET = 1e-8
 LSODA_NUMBERS = 700
@@ -333,8 +334,7 @@ def main() -> None:
         file.write_text(json.dumps({"target": TARGET, "rows": ordered}, indent=1) + "\n")
         return ordered
 
-    machine = {"cores": os.cpu_count(), "load": round(os.getloadavg()[0], 1), "metastable": ms.__version__}
-    machine["blas_threads"] = os.environ.get("OPENBLAS_NUM_THREADS", "all")
+    versions = {"metastable": ms.__version__, "blas_threads": os.environ.get("OPENBLAS_NUM_THREADS", "all")}
     betas = options.beta or ((64.0,) if options.quick else (1.0, 64.0, 1000.0))
     for d in () if options.table else options.d:
         sizes = options.n or ((200,) if options.quick else (200, 2000, 20_000) if options.full else (200, 2000))
@@ -347,7 +347,7 @@ def main() -> None:
                 ]
                 known = smaller[-1]["found"] if smaller else {}
                 row = measure(n, d, beta, t, options.limit, options.threads, known, options.peers)
-                row |= {"machine": machine}
+                row |= {"machine": machine() | versions}
                 rows[place(row)] = row
                 write()
                 ours = row["found"]["metastable"]

@@ -146,12 +146,12 @@ def gradient(
     try:
         audience.begin(Run(prepared, rho.mass, state, t, (t0, t), stepper.name))
         if growth is not None:
-            growth.bound_step(state)
+            growth.bound_step(state, t - t0)
         for made in steps(problem, stepper, state, t, max_steps, t_start=t0, bounded=max_steps is not None):
             trace.add(problem, made, problem.tape(made) if isinstance(problem, Recording) else None)
             state = made.end
             if growth is not None and state.t < t:
-                growth.bound_step(state)
+                growth.bound_step(state, t - state.t)
             audience.show(made)
         value, cotangent = of_end.at(state.points)
         negligible = NEGLIGIBLE * float(cotangent.abs().max())

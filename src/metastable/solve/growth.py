@@ -4,10 +4,15 @@ Error control knows of the tokens alone. Where they rest it lets steps grow with
 the flow grows there like e^{s t}, and a step of length h computes e^{s h} with the error c (s h)^k of its table. It
 may be as large as the error that the tokens are allowed in a step. Tokens that move keep the steps of `solve`, or
 nearly all.
+
+In a cluster that a steep field holds together derivatives vanish like e^{-s t}, far faster than others do. On the
+way back from the end they are below the tolerance after log(1/tol)/s; before that time they need not be right, but
+vanish, and what is left beside them has to be resolved.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -29,6 +34,12 @@ form of tokens at rest is met to 1e-9 (tests/solve/test_gradient.py), as with 2,
 fast had up to twice the steps of `solve` and the same errors."""
 FIRST = 3
 """Iterations at the start of a run; later steps, whose fields are close to one another, take one each."""
+VANISHING = 1e-3
+"""Error of e^{-s h} where e^{-s t} has vanished: with the pair of order 8 it is .074 then, and off by a hundredth
+of that. Measured (causal attention, 243 tokens on the circle, beta = 377, rtol = 1e-9, s = 580 in the last third of
+the run): 183 steps instead of 296, 150 of `solve`, and derivatives with the same errors."""
+VANISHES = 0.99
+"""w^T J^T w = -|J^T w| |w| for the mode of such a cluster; so close to it power iteration has to be."""
 
 
 class Growth:
@@ -39,33 +50,43 @@ class Growth:
     ) -> None:
         self.problem, self.longest, self.whole = problem, problem.max_step, whole
         self.reach = table.resolved(SHARE * (problem.rtol + problem.atol)) / SAFETY
-        self._cotangent: torch.Tensor | None = None
+        self.vanishing = max(table.resolved(VANISHING), self.reach)
+        self.vanished = -math.log(problem.rtol + problem.atol)
+        self._fastest: torch.Tensor | None = None
+        self._slow: torch.Tensor | None = None
         self._compiled: tuple[SmallTranspose | None] | None = None
 
-    def bound_step(self, state: State) -> None:
-        """Let the next step, from this state, be no longer than resolves the growth."""
-        rate = self.rate(state)
-        self.problem.max_step = min(self.longest, self.reach / rate) if rate > 0 else self.longest
+    def bound_step(self, state: State, left: float) -> None:
+        """Let the next step, from this state and with so much time left, be no longer than resolves the growth."""
+        back = self._velocity_back(state)
+        rate, along, self._fastest = self._iterated(state, back, self._fastest)
+        longest = self.reach / rate if rate > 0 else math.inf
+        if rate * left > self.vanished and along < -VANISHES * rate:
+            # J^T + s has what vanishes least as its largest mode.
+            slow, _, self._slow = self._iterated(state, back, self._slow, rate)
+            longest = max(longest, min(self.vanishing / rate, self.reach / slow if slow > 0 else math.inf))
+        self.problem.max_step = min(self.longest, longest)
 
-    def rate(self, state: State) -> float:
-        """s at this state."""
-        x, w, spherical = state.points, self._cotangent, self.problem.flow.spherical
+    def _iterated(
+        self, state: State, back: Callable[[torch.Tensor], torch.Tensor], w: torch.Tensor | None, shift: float = 0.0
+    ) -> tuple[float, float, torch.Tensor | None]:
+        """(|J^T w|, w^T J^T w, next w) for a unit vector w, by power iteration with J^T + shift."""
+        x, spherical = state.points, self.problem.flow.spherical
         iterations = FIRST if w is None else 1
         if w is None:
             w = torch.randn(x.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(x)
-        back = self._velocity_back(state)
-        found = 0.0
+        found, along = 0.0, 0.0
         for _ in range(iterations):
             w = project_tangent(x, w) if spherical else w
             size = float(torch.linalg.vector_norm(w))
             if not size > 0:
-                self._cotangent = None
-                return 0.0
-            w = back(w / size)
-            w = project_tangent(x, w) if spherical else w
-            found = float(torch.linalg.vector_norm(w))
-        self._cotangent = w
-        return found
+                return 0.0, 0.0, None
+            w = w / size
+            made = back(w)
+            made = project_tangent(x, made) if spherical else made
+            found, along = float(torch.linalg.vector_norm(made)), float((made * w).sum())
+            w = made + shift * w if shift else made
+        return found, along, w
 
     def _velocity_back(self, state: State) -> Callable[[torch.Tensor], torch.Tensor]:
         """w -> J^T w at this state."""

@@ -42,8 +42,8 @@ ORDERS = np.array([6, 8, 10, 12, 14, 16, 18, 20, 23])
 """Numbers p of proxies per side of a cell that are on offer; the bounds of `sphere.walk` hold up to p = 24."""
 _COARSE, _COARSE_ORDERS = 1e-4, 6
 """From this rtol on so many of the numbers are on offer. Moments of all of them take half of the time where few
-rows are asked for (1700 of 146,000 on a late bundle of the mean field: 103 ms of 200), and those of six 58 ms; calls
-with uniform and clustered tokens, beta = 1 to 2000, take .79 to 1.02 of what they took."""
+rows are asked for (1700 of 146,000 on a late bundle of the mean field: 103 ms of 200), and those of six 58 ms;
+calls with uniform and clustered tokens, beta = 1 to 2000, take .79 to 1.02 of what they took."""
 _OFF_SPHERE = 1e-6
 """How far lengths of keys may be from one: beyond, it is no rounding, and keys were meant to be elsewhere."""
 _ROUNDED = 1e-14
