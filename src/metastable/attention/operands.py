@@ -243,14 +243,14 @@ class TokensOfStep:
     comes first serves the others.
     """
 
-    def __init__(self, matrix: Float[Tensor, "d d"]) -> None:
-        self.matrix = matrix
+    def __init__(self, matrix: Float[Tensor, "d d"], beta: float = 1.0) -> None:
+        self.matrix, self.beta = matrix, beta
         self.first: Operands | None = None
 
     def operands(self, queries: Tensor, keys: Tensor, mass: Tensor) -> Operands:
         """Those of a stage, whose queries are the keys times the matrix."""
         if self.first is None:
-            self.first = Operands.known(queries, keys, mass, 1.0, self.matrix)
+            self.first = Operands.known(queries, keys, mass, self.beta, self.matrix)
             return self.first
         return self.first.moved(queries, keys, mass)
 

@@ -10,7 +10,6 @@ resolve the curve of the separatrix instead, to the 1e-11 of its mass that W2 = 
 
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,12 +17,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from metastable.attention.operands import TokensOfStep
+from metastable.attention.thin_air import LARGEST_RTOL, attend_in_thin_air
 from metastable.flows import SelfAttention
 from metastable.meanfield.law import Law, checked_density
 from metastable.meanfield.longitudes import Crowded, Grading
 from metastable.meanfield.panel_run import Accuracy, FlowMap, PanelRun
 from metastable.meanfield.panels import NODES, WEIGHT, XI, Panels, tails
 from metastable.meanfield.piecewise import Array
+from metastable.rowwise import apply, project_tangent
+from metastable.weights import AttentionWeights
 
 CELLS = (4, 8, 16, 32, 64)
 """Root panels of a line: the least number of these on which the density is resolved."""
@@ -31,14 +34,13 @@ RESOLVED = 1e-13
 """Last coefficients of a density that is resolved, relative to its largest value."""
 ATTENTION, LEAST_ATTENTION = 0.1, 5e-12
 """Error of attention relative to the most that a token could attend to, in units of the mass that a polynomial may
-misplace, and the least one that is asked for: a token in thin air gets as much wrong, divided by the density there,
-so that this is the mass that it misplaces. Grids on S^2 promise 1e-12 at best (and keep 1e-16): rows that are asked
-for less are summed by cells, which take ten times as long (beta = 16, 29000 nodes: 200 instead of 15 ms)."""
-LEAST_RTOL, LARGEST_RTOL = 1e-10, 1e-2
-"""Range of the relative error of attention: where hardly any mass is, it need not be small."""
+misplace, and the least one that is asked for, near what grids on S^2 can promise: a token in thin air gets as much
+wrong, divided by the density there, so that this is the mass that it misplaces. Where tokens in a crowd err by
+more, they are no polynomial on their panel, and it is halved without end: with one relative error for all the exit
+of family G (benchmarks/meanfield_sphere.py) at beta = 64 took steps of .0003, and takes steps of .06."""
 SMOOTH_ON_A_GPU = 1e-7
-"""Largest relative error there, below the rounding of float32: its noise on the nodes of a panel is no
-polynomial, and panels were halved without end (972000 nodes at beta = 16 instead of 60000)."""
+"""Largest relative error there, below the rounding of float32, whose noise is no polynomial either (972000 nodes at
+beta = 16 instead of 60000)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,8 +127,11 @@ class _BundleRun(PanelRun):
     def __init__(
         self, flow: SelfAttention, bundle: Bundle, accuracy: Accuracy, kappa: float, max_nodes: int, device: Any
     ) -> None:
-        self.flow, self.bundle, self.lines, self.thinnest = copy.copy(flow), bundle, len(bundle.longitudes), 1.0
+        self.bundle, self.lines, self.thinnest = bundle, len(bundle.longitudes), 1.0
         self.device, self.attention = device, max(ATTENTION * accuracy.mass, LEAST_ATTENTION)
+        assert isinstance(flow.weights, AttentionWeights) and isinstance(flow.beta, float)
+        self.B, self.V = (matrix.to(device) for matrix in (flow.weights.B, flow.weights.V))
+        self.tokens = TokensOfStep(self.B, flow.beta)  # grids are planned for the surface of all directions
         panels = bundle.panels()
         # Steps are what bundles err by first: the flow map at t = 2 (beta = 16, mass = 1e-10) is off by 1.6e-10
         # with four times as much, by 3e-11 with this, and more lines or narrower panels change neither.
@@ -136,15 +141,13 @@ class _BundleRun(PanelRun):
     def velocity(self, t: float, theta: Array) -> Array:
         points = torch.from_numpy(self.settled(theta).reshape(-1, 3)).to(self.device)
         mass = torch.from_numpy(self.mass.ravel()).to(self.device)
+        queries = apply(points, self.B)
+        operands = self.tokens.operands(queries, points, mass)
         largest = LARGEST_RTOL if points.is_cpu else SMOOTH_ON_A_GPU
-        self.flow.rtol = min(max(self.attention / self.thinnest, LEAST_RTOL), largest)
-        attended, weights = self.flow.attention(t, points, mass)
-        depth = (
-            self.flow.beta * torch.linalg.vector_norm(weights.B_transpose(points), dim=1) - attended.log_partition
-        )
+        attended = attend_in_thin_air(operands, self.attention, self.thinnest, largest)
+        depth = operands.beta * torch.linalg.vector_norm(queries, dim=1) - attended.log_partition
         self.thinnest = math.exp(-float(depth.max()))
-        drift = weights.apply_after_average(attended.mean)
-        tangent = drift - (drift * points).sum(1, keepdim=True) * points
+        tangent = project_tangent(points, apply(attended.mean, self.V.T))
         return tangent.numpy(force=True).reshape(theta.shape)
 
     def masses(self, panels: Panels) -> Array:

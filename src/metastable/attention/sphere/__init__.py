@@ -8,9 +8,17 @@ from metastable.attention.direct import MAX_COLUMNS
 from metastable.attention.kernel import CPU, LEAST_RTOL, MOST_MASS_RATIO, Kernel
 from metastable.attention.sphere.adjoint import laid_cost, lay_out, sphere_adjoint
 from metastable.attention.sphere.cells import attend_sphere_cells, cells_cost
-from metastable.attention.sphere.grid import SEARCH, attend_sphere_grid, grid_cost
+from metastable.attention.sphere.grid import SEARCH, attend_sphere_grid, grid_cost, is_laid_out
 
-__all__ = ["SPHERE", "SPHERE_GRID", "laid_cost", "lay_out", "sphere_adjoint"]
+__all__ = [
+    "SPHERE",
+    "SPHERE_GRID",
+    "attend_sphere_grid",
+    "is_laid_out",
+    "laid_cost",
+    "lay_out",
+    "sphere_adjoint",
+]
 
 _ON_S2: dict[str, Any] = {
     "least_rtol": LEAST_RTOL,

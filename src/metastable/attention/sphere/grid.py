@@ -61,11 +61,14 @@ _MOST_LOST = 0.02
 """Share of the sampled rows that the grid may leave to the cells before these are taken for all rows."""
 
 
-def attend_sphere_grid(operands: Operands, rtol: float) -> tuple[Float[Tensor, "q v"], Float[Tensor, "q"], float]:
+def attend_sphere_grid(
+    operands: Operands, rtol: float, dense: float | None = None
+) -> tuple[Float[Tensor, "q v"], Float[Tensor, "q"], float]:
     """m_i = sum_j m_j e^{beta <q_i, k_j>} v_j/Z_i,   Z_i = sum_j m_j e^{beta <q_i, k_j>},   keys on S^2.
 
     Returns (mean, log Z, error) as `attend_sphere_cells`, for queries that are a matrix times the keys or of one
-    length; rows whose bound exceeds rtol come from the cells.
+    length; rows whose bound exceeds rtol come from the cells. dense: what the grid errs by at most relative to the
+    most that a row could attend to, which rows in a crowd do; rtol is for those in thin air then.
 
     >>> x = torch.eye(3, dtype=torch.float64)
     >>> equal = torch.full((3,), 1 / 3, dtype=torch.float64)
@@ -83,14 +86,15 @@ def attend_sphere_grid(operands: Operands, rtol: float) -> tuple[Float[Tensor, "
         raise InvalidInput(
             "the grid on S^2 needs queries that are a matrix times the keys, or of one length; use kernel='sphere'"
         )
-    grids = planned(operands, rtol).once(plan, rtol)
+    asked = (rtol,) if dense is None else (dense, False, False)
+    grids = planned(operands, *asked).once(plan, *asked)
     mean, log_partition = torch.empty((n, d_v), dtype=torch.float64), torch.empty(n, dtype=torch.float64)
     errors = np.full(n, np.inf)
     rounding = 8.0 * np.finfo(np.float64).eps * (64.0 + where.longest)
     if grids is not None:
         total_mass = float(m.sum())
         total = log_partition.numpy()
-        error, shared = _attend_grid(operands, rtol, k, m / total_mass, mean.numpy(), total)
+        error, shared = _attend_grid(operands, asked, k, m / total_mass, mean.numpy(), total)
         along, log_mass = operands.queries.numpy(), math.log(total_mass)
         constant = rounding + 2.0 * where.longest * off_sphere
 
@@ -113,6 +117,12 @@ def attend_sphere_grid(operands: Operands, rtol: float) -> tuple[Float[Tensor, "
             part = attend_sphere_cells(left, rtol)
             mean[rows], log_partition[rows], bound = part[0], part[1], max(bound, part[2])
     return mean, log_partition, bound
+
+
+def is_laid_out(operands: Operands, dense: float) -> bool:
+    """Whether there are grids with that error relative to the most that a row could attend to, and many tokens."""
+    asked = dense, False, False
+    return operands.pairs > _FEW_PAIRS and planned(operands, *asked).once(plan, *asked) is not None
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
@@ -156,20 +166,25 @@ def grid_cost(operands: Operands, rtol: float) -> float:
 
 
 def _attend_grid(
-    operands: Operands, rtol: float, keys: np.ndarray, mass: np.ndarray, mean: np.ndarray, total: np.ndarray
+    operands: Operands,
+    asked: tuple[Any, ...],
+    keys: np.ndarray,
+    mass: np.ndarray,
+    mean: np.ndarray,
+    total: np.ndarray,
 ) -> tuple[float, float]:
-    """Fills the means and the total T of all queries; returns a bound of their errors relative to e^{h}, and what
-    rounding of all nodes adds to it.
+    """Fills the means and the total T of all queries by the `plan` that is asked for; returns a bound of their
+    errors relative to e^{h}, and what rounding of all nodes adds to it.
     """
-    leading = planned(operands, rtol)
-    where, grids = operands.once(surface), leading.once(plan, rtol)
+    leading = planned(operands, *asked)
+    where, grids = operands.once(surface), leading.once(plan, *asked)
     assert where is not None and grids is not None
     kept = grids.window
     tokens = placed(keys, kept.fine, where.turn)
     values, longest_value = other_values(operands)
     columns = [mass] if values is None else [*(values.T * mass), mass]
     modes = [spectra(tokens, column[:, None], kept, grids.coarse_keys)[0] for column in columns]
-    fields, error, before = _fields(leading, rtol, modes)
+    fields, error, before = _fields(leading, asked, modes)
     if where.ellipsoid is not None:
         tokens = placed(operands.queries.numpy(), kept.fine, where.ellipsoid.chart(grids.stretch))
     elif where.points is not None:
@@ -190,18 +205,18 @@ def _attend_grid(
     return grids.error + error, before
 
 
-def _fields(leading: Operands, rtol: float, modes: list[np.ndarray]) -> tuple[np.ndarray, float, float]:
+def _fields(leading: Operands, asked: tuple[Any, ...], modes: list[np.ndarray]) -> tuple[np.ndarray, float, float]:
     """(rows, c, columns): T on the padded fine grid; its error relative to e^{h}, aliases aside; and what rounding
     of the weights of all nodes adds up to.
     """
-    grids = leading.once(plan, rtol)
+    grids = leading.once(plan, *asked)
     assert grids is not None
     kept, n = grids.window, grids.coarse_queries
     weights = np.stack([node_weights(part, kept, grids.coarse_keys) for part in modes], axis=1)
     nothing = np.empty((n // 2, 0, n))
     size = sum_of_sizes(weights)
     size = _STEP ** math.ceil(math.log(size) / math.log(_STEP))
-    nodes, targets, lines = leading.once(laid_out, rtol, size)
+    nodes, targets, lines = leading.once(laid_out, size, *asked)
     columns = with_sizes(weights, nodes)
     along, _ = meet(lines, columns[:, :-1], nothing, size, grids)
     largest, steepest = largest_sums(targets, columns[:, -1], grids)

@@ -85,9 +85,11 @@ def lines_of(targets: Targets, weight: float, grids: Plan) -> list[Lines]:
     return found
 
 
-def laid_out(operands: Operands, rtol: float, weight: float) -> tuple[np.ndarray, Targets, list[Lines]]:
-    """Of the plan of some operands: the nodes of the keys (rings, 3, N), the targets, and lines for them."""
-    where, grids = operands.once(surface), operands.once(plan, rtol)
+def laid_out(operands: Operands, weight: float, *asked: Any) -> tuple[np.ndarray, Targets, list[Lines]]:
+    """Of the `plan` that is asked for of some operands: the nodes of the keys (rings, 3, N), the targets, and lines
+    for them.
+    """
+    where, grids = operands.once(surface), operands.once(plan, *asked)
     assert where is not None and grids is not None
     targets = targets_of(where, grids)
     nodes = where.turned_back(ring_nodes(grids.coarse_keys // 2))

@@ -128,16 +128,16 @@ def _between(keys: np.ndarray, queries: np.ndarray) -> np.ndarray | None:
     return np.linalg.solve(gram, keys.T @ queries)
 
 
-def planned(operands: Operands, rtol: float, *back: bool) -> Operands:
+def planned(operands: Operands, rtol: float, *kind: bool) -> Operands:
     """The operands whose `plan` is followed: those that these have moved from, if the queries have stayed on their
     ellipsoid, which is all that the errors of a plan depend on. How much these are beside a row is found for every
-    row. back: as for `plan`, if given.
+    row. kind: back and thin, as for `plan`, if given.
     """
     before, here = operands.before, operands.once(surface)
     if before is None or operands.matrix is None or here is None or here.ellipsoid is None:
         return operands
     there = before.once(surface)
-    kept = there is not None and there.ellipsoid is not None and before.once(plan, rtol, *back) is not None
+    kept = there is not None and there.ellipsoid is not None and before.once(plan, rtol, *kind) is not None
     return before if kept else operands
 
 
@@ -159,10 +159,11 @@ def sample(operands: Operands) -> Sampled:
     return Sampled(lengths.numpy(), depths.numpy(), random)
 
 
-def plan(operands: Operands, rtol: float, back: bool = False) -> Plan | None:
+def plan(operands: Operands, rtol: float, back: bool = False, thin: bool = True) -> Plan | None:
     """The cheapest grids that meet rtol for the sampled rows, or as near as windows come; None if too large.
 
-    back: also where the queries send and the keys interpolate.
+    back: also where the queries send and the keys interpolate. thin: also for rows that look at few keys; if not,
+    rtol is relative to the most that a row could attend to, e^{|z|}, for all.
     """
     where = operands.once(surface)
     if where is None:
@@ -171,7 +172,7 @@ def plan(operands: Operands, rtol: float, back: bool = False) -> Plan | None:
     of_keys = of_queries = von_mises(where.longest, _MOST_NODES)
     chosen = None
     for soft in math.sqrt(where.longest) * np.array(_SOFT if where.ellipsoid is not None else (0.0,)):
-        depths = seen.depths + np.hypot(seen.lengths, soft) - seen.lengths
+        depths = (seen.depths if thin else 0.0) + np.hypot(seen.lengths, soft) - seen.lengths
         within = depths < math.log(rtol / (2.5 * _LEAST_ERROR))
         lost = 1.0 - float(within[: seen.random].mean())
         if not within.any() or (soft > 0.0 and (depths > np.log(rtol / (2.5 * _rounded(seen.lengths)))).any()):
