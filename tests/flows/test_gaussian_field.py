@@ -17,6 +17,7 @@ from metastable.flows.gaussian_field import (
     RandomLayer,
     contracted,
     exact_field,
+    overlaps,
     rooted,
 )
 
@@ -112,3 +113,19 @@ def test_threads_do_not_change_a_digit():
 def test_a_matrix_that_is_not_positive_is_refused():
     with pytest.raises(InvalidInput, match="positive semidefinite, got a pivot -3"):
         rooted(np.array([[[1.0, 2.0], [2.0, 1.0]]]), torch.ones(1, 2, 2, dtype=torch.float64), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("n", "seed", "closest", "farthest"), [(20, 8, -3, -0.5), (20, 7, -3, -0.5), (8, 15, -7, -1)]
+)
+def test_tokens_at_all_distances_have_their_covariance(n, seed, closest, farthest):
+    """Up to signs; tokens that are close foretell others with weights that multiply the rounding of kappa."""
+    draw = np.random.default_rng(seed)
+    apart = 10.0 ** draw.uniform(closest, farthest, (200, n, 1)) * draw.normal(size=(200, n, 3))
+    x = draw.choice([-1.0, 1.0], (200, n, 1)) * (np.array([1.0, 0.0, 0.0]) + apart)
+    x = torch.from_numpy(x / np.linalg.norm(x, axis=2, keepdims=True))
+    covariance = Covariance.of_activation("tanh")
+    matrices = covariance.function(overlaps(x))
+    full = np.tril(matrices) + np.tril(matrices, -1).transpose(0, 2, 1)
+    root = rooted(np.ascontiguousarray(matrices), torch.eye(n).double().repeat(200, 1, 1), covariance.one).numpy()
+    assert np.abs(root @ root.transpose(0, 2, 1) - full).max() < 0.004 * covariance.one
