@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import sys
 import time
 import warnings
 from pathlib import Path
@@ -59,7 +60,8 @@ def row(family: str, beta: float, tol: float, times: list[float], device: str, a
         start, wall = time.process_time(), time.perf_counter()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            path = solve(weights, beta, law, times[-1], tol=tol, times=times, device=device)
+            told = sys.stderr.isatty()
+            path = solve(weights, beta, law, times[-1], tol=tol, times=times, device=device, progress=told)
         found |= {
             "resolutions": path.errors.tolist(),
             "converged": path.converged,

@@ -25,6 +25,7 @@ from metastable.meanfield.longitudes import Crowded, Grading
 from metastable.meanfield.panel_run import Accuracy, FlowMap, PanelRun
 from metastable.meanfield.panels import NODES, WEIGHT, XI, Panels, tails
 from metastable.meanfield.piecewise import Array
+from metastable.meanfield.progress import Tell
 from metastable.rowwise import apply, project_tangent
 from metastable.weights import AttentionWeights
 
@@ -112,9 +113,10 @@ def flow_map(
     max_nodes: int,
     max_steps: int = 20000,
     device: Any = None,
+    tell: Tell | None = None,
 ) -> FlowMap:
     """The flow map on the bundle at increasing times; device: where attention is computed."""
-    return _BundleRun(flow, bundle, accuracy, kappa, max_nodes, device).through(times, max_steps)
+    return _BundleRun(flow, bundle, accuracy, kappa, max_nodes, device).through(times, max_steps, tell)
 
 
 class _BundleRun(PanelRun):

@@ -16,6 +16,7 @@ from metastable.meanfield.groups import Groups
 from metastable.meanfield.panel_run import Accuracy, FlowMap, PanelRun
 from metastable.meanfield.panels import Panels
 from metastable.meanfield.piecewise import Array
+from metastable.meanfield.progress import Tell
 
 
 def flow_map(
@@ -26,9 +27,10 @@ def flow_map(
     accuracy: Accuracy,
     max_nodes: int,
     max_steps: int = 20000,
+    tell: Tell | None = None,
 ) -> FlowMap:
     """The flow map at increasing times, by the order-8 method of Dormand and Prince; panels adapt between steps."""
-    return _CircleRun(flow, law, accuracy, kappa, max_nodes).through(times, max_steps)
+    return _CircleRun(flow, law, accuracy, kappa, max_nodes).through(times, max_steps, tell)
 
 
 class _CircleRun(PanelRun):

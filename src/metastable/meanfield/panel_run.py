@@ -31,6 +31,7 @@ from metastable.meanfield.panels import (
     without_halves,
 )
 from metastable.meanfield.piecewise import Array
+from metastable.meanfield.progress import Tell
 from metastable.solve.march import march
 
 ROUNDING = 4e-15
@@ -129,8 +130,8 @@ class PanelRun(ABC):
     def arranged(self) -> None:  # noqa: B027  a hook that may stay empty
         """Called after panels or positions have changed, before the next velocity."""
 
-    def through(self, times: Array, max_steps: int) -> FlowMap:
-        """The flow map at increasing times."""
+    def through(self, times: Array, max_steps: int, tell: Tell | None = None) -> FlowMap:
+        """The flow map at increasing times; tell: is told of every step."""
         self.adapt()
         out = FlowMap()
         for target in times:
@@ -139,6 +140,8 @@ class PanelRun(ABC):
                     raise SolveError(
                         f"the flow map needs more than {max_steps} steps: t = {now.t:.6g} of {times[-1]:.6g}"
                     )
+                if tell is not None:
+                    tell(now.t, now.steps)
             out.frames.append(Frame(self.panels, self.theta))
         out.steps, out.most_nodes, out.unresolved, out.torn = (
             self.steps,

@@ -15,6 +15,7 @@ from torch import Tensor
 from metastable.flows.flow import Flow
 from metastable.meanfield.law import Empirical
 from metastable.meanfield.piecewise import Array
+from metastable.meanfield.progress import Tell
 from metastable.solve import solve as solve_tokens
 
 OUTPUT_NODES = 2**15
@@ -37,11 +38,13 @@ class Refined:
     """What would help when it did not converge."""
 
 
-def refine_atoms(flow: Flow, law: Empirical, times: Array, tol: float) -> Refined:
+def refine_atoms(flow: Flow, law: Empirical, times: Array, tol: float, tell: Tell | None = None) -> Refined:
     """The tokens are the law: only the steps are refined."""
     tight = min(max(1e-2 * tol, 1e-11), 1e-6)
-    coarse = solve_tokens(flow, law.measure, float(times[-1]), times, rtol=tight, atol=tight)
-    fine = solve_tokens(flow, law.measure, float(times[-1]), times, rtol=0.05 * tight, atol=0.05 * tight)
+    coarse, fine = (
+        solve_tokens(flow, law.measure, float(times[-1]), times, rtol=rtol, atol=rtol, progress=tell or False)
+        for rtol in (tight, 0.05 * tight)
+    )
     errors = ((fine.points - coarse.points).square().sum(-1) @ law.measure.mass).sqrt()
     return Refined(
         frames=fine.points,

@@ -19,6 +19,7 @@ from metastable.meanfield.panel_run import Accuracy, FlowMap
 from metastable.meanfield.panels import Panels
 from metastable.meanfield.piecewise import Array
 from metastable.meanfield.product_rule import ProductRule
+from metastable.meanfield.progress import Tell
 from metastable.meanfield.refine import Refined
 from metastable.spectral import dominant
 from metastable.weights import AttentionWeights
@@ -65,6 +66,7 @@ def refine_bundle(
     max_nodes: int,
     expected: float,
     device: Any = None,
+    tell: Tell | None = None,
 ) -> Refined:
     """Flow maps on bundles of 3, 4, 5 ... times as many lines as they share, until two agree to tol."""
     misplaced = 0.3 * tol**2
@@ -76,14 +78,14 @@ def refine_bundle(
 
     def pilot(grading: Grading | Crowded, accuracy: Accuracy) -> tuple[Bundle, FlowMap]:
         bundle = Bundle.of(law, frame, 3 * _common(grading, spacing), grading)
-        return bundle, flow_map(flow, bundle, looks, kappa, accuracy, max_nodes, device=device)
+        return bundle, flow_map(flow, bundle, looks, kappa, accuracy, max_nodes, device=device, tell=tell)
 
     grading = crowded(first, pilot, SIGNED * misplaced, PILOT * misplaced)
     common = _common(grading, spacing)
 
     def run(accuracy: Accuracy) -> FlowMap:
         bundle = Bundle.of(law, frame, common * (3 + len(bundles)), grading)
-        found = flow_map(flow, bundle, times, kappa, accuracy, max_nodes, device=device)
+        found = flow_map(flow, bundle, times, kappa, accuracy, max_nodes, device=device, tell=tell)
         bundles.append(bundle)
         return found
 

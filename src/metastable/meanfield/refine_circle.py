@@ -17,15 +17,18 @@ from metastable.meanfield.law import Law
 from metastable.meanfield.panel_run import Accuracy, FlowMap, Frame
 from metastable.meanfield.panels import MOST_HALVINGS, NODES
 from metastable.meanfield.piecewise import Array
+from metastable.meanfield.progress import Tell
 from metastable.meanfield.refine import OUTPUT_NODES, Refined
 
 
-def refine_circle(flow: Flow, law: Law, times: Array, tol: float, kappa: float, max_nodes: int) -> Refined:
+def refine_circle(
+    flow: Flow, law: Law, times: Array, tol: float, kappa: float, max_nodes: int, tell: Tell | None = None
+) -> Refined:
     """Two runs of different accuracy on panels, and on until they agree to tol."""
     initial = circle_law(law)
 
     def run(accuracy: Accuracy) -> FlowMap:
-        return flow_map(flow, initial, times, kappa, accuracy, max_nodes)
+        return flow_map(flow, initial, times, kappa, accuracy, max_nodes, tell=tell)
 
     found = agree(run, partial(differences_of_angles, lambda panels: panels.mass(initial)), times, tol)
     fine, errors, reason = found.fine, found.errors, found.reason

@@ -19,6 +19,7 @@ from metastable.meanfield.law import LEAST_INTEGRAL, Law, checked_density
 from metastable.meanfield.limit import axis_and_normal
 from metastable.meanfield.piecewise import Array
 from metastable.meanfield.product_rule import ProductRule
+from metastable.meanfield.progress import Tell
 from metastable.meanfield.refine import OUTPUT_NODES, Refined
 from metastable.meanfield.refine_bundle import BUNDLE_NODES, is_late, refine_bundle
 from metastable.meanfield.sobol import sobol
@@ -51,6 +52,7 @@ def refine_sphere(
     kappa: float,
     max_nodes: int | None = None,
     device: Any = None,
+    tell: Tell | None = None,
 ) -> Refined:
     """Product rules (d = 3) or Sobol points (d > 3), judged by tokens without mass, each number of nodes by itself.
 
@@ -66,13 +68,13 @@ def refine_sphere(
     def run(size: tuple[int, ...]) -> _SphereRun:
         points, mass, total = quadrature.nodes(size)
         joined = Measure(torch.cat([points, probes]), torch.cat([mass, torch.zeros(len(probes), dtype=mass.dtype)]))
-        path = solve_tokens(flow, joined, float(times[-1]), times, rtol=tight, atol=tight)
+        path = solve_tokens(flow, joined, float(times[-1]), times, rtol=tight, atol=tight, progress=tell or False)
         return _SphereRun(size, points, mass, total, path.points[:, : len(points)], path.points[:, len(points) :])
 
     expected, hidden = quadrature.expected(law.integral())
     smooth = law.d == 3 and not quadrature.law.caps and not hidden
     if smooth and plain_attention(flow) and is_late(flow, float(times[-1])):
-        return refine_bundle(flow, law, times, tol, kappa, max_nodes or BUNDLE_NODES, expected, device)
+        return refine_bundle(flow, law, times, tol, kappa, max_nodes or BUNDLE_NODES, expected, device, tell)
     max_nodes = max_nodes or MOST_NODES
     size = quadrature.first_size(kappa)
     base = run(size if hidden else _seen_size(quadrature, size, expected, tol, max_nodes))

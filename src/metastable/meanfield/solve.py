@@ -16,6 +16,7 @@ from metastable.flows.flow import Flow, WeightedFlow
 from metastable.meanfield.circle import sharpness
 from metastable.meanfield.law import Empirical, Law, as_law
 from metastable.meanfield.path import MeanFieldPath
+from metastable.meanfield.progress import Tell, told
 from metastable.meanfield.refine import Refined, refine_atoms
 from metastable.meanfield.refine_circle import refine_circle
 from metastable.meanfield.refine_sphere import refine_sphere
@@ -43,6 +44,7 @@ def solve(
     strict: bool = False,
     max_nodes: int | None = None,
     device: Any = None,
+    progress: bool | Tell = False,
 ) -> MeanFieldPath:
     """d/dt rho_t + div(rho_t v_beta[rho_t]) = 0 on S^{d-1},   v_beta[rho](x) = P_x V m_beta[rho](x).
 
@@ -62,6 +64,8 @@ def solve(
     max_nodes: how far refinement may go (defaults: 8192 on the circle, 20000 on S^2 and beyond, 2^20 in a bundle).
     device: where attention is computed at late times on S^2, which take long: "cuda" where there is one. All else
         stays on the CPU, and so does the path.
+    progress: True for a bar on the terminal, or a function of (t, steps); every run of the refinement begins at
+        t = 0 again.
 
     Nodes: on the circle panels, halved where the flow stretches, and a final interpolation to nodes so dense
     that W2 to two antipodal atoms can be read off them to tol as well; on S^2 product Gauss rules, graded towards
@@ -81,7 +85,9 @@ def solve(
     """
     beta = number(beta, "beta", least=0.0)
     flow = (SelfAttention if flag(normalized, "normalized") else UnnormalizedAttention)(w, beta)
-    return solve_flow(flow, density, t, tol, times, strict=strict, max_nodes=max_nodes, device=device)
+    return solve_flow(
+        flow, density, t, tol, times, strict=strict, max_nodes=max_nodes, device=device, progress=progress
+    )
 
 
 def solve_flow(
@@ -94,6 +100,7 @@ def solve_flow(
     strict: bool = False,
     max_nodes: int | None = None,
     device: Any = None,
+    progress: bool | Tell = False,
 ) -> MeanFieldPath:
     """`solve` for any flow on the sphere (several heads, scheduled weights): v is the velocity of the flow."""
     instance(flow, "flow", Flow, "a Flow such as SelfAttention")
@@ -109,12 +116,13 @@ def solve_flow(
     law = as_law(density, flow.d)
     grid = saved if saved[-1] == t else np.append(saved, t)
     weights = flow.weights if isinstance(flow, WeightedFlow) else None
-    if isinstance(law, Empirical):
-        refined = refine_atoms(flow, law, grid, tol)
-    elif flow.d == 2:
-        refined = refine_circle(flow, law, grid, tol, sharpness(flow), max_nodes or 8192)
-    else:
-        refined = refine_sphere(flow, law, grid, tol, sharpness(flow), max_nodes, device)
+    with told(progress, t) as tell:
+        if isinstance(law, Empirical):
+            refined = refine_atoms(flow, law, grid, tol, tell)
+        elif flow.d == 2:
+            refined = refine_circle(flow, law, grid, tol, sharpness(flow), max_nodes or 8192, tell)
+        else:
+            refined = refine_sphere(flow, law, grid, tol, sharpness(flow), max_nodes, device, tell)
     if not refined.converged:
         sentence = (
             f"the mean field was not resolved to tol = {tol:g}: the last refinement, to {refined.nodes} nodes, "

@@ -99,14 +99,14 @@ def progress_observers(progress: Any) -> tuple[Observer, ...]:
     if not isinstance(progress, type):
         if isinstance(progress, Observer):
             return (progress,)
-        if callable(progress) and _takes_two(progress):
+        if callable(progress) and takes_two(progress):
             return (Report(progress),)
     raise InvalidInput(
         f"progress must be True, False, a function of (t, steps) or an Observer, got {shown(progress)}"
     )
 
 
-def _takes_two(function: Callable[..., Any]) -> bool:
+def takes_two(function: Callable[..., Any]) -> bool:
     """Whether a function can be called with (t, steps); one that does not say how it is called may be."""
     try:
         inspect.signature(function).bind(0.0, 0)
