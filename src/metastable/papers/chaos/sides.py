@@ -60,9 +60,10 @@ CASES = {
     Case(4, 2.0, 1.0, 16.0): ((128,), (128, 192, 256, 512)),
 }
 """Numbers of tokens in a quick run and in a full one, from four tokens per attention window on."""
-DRAWS, TOKENS = (280, 240), 120_000
+DRAWS, TOKENS = (600, 240), 120_000
 """Samples of each in a quick and a small run, and tokens in all samples of one number in a full one: few samples of
-many tokens, whose runs cost n each, so that the largest n takes as long as all others together."""
+many tokens, whose runs cost n each, so that the largest n takes as long as all others together. With 600 the rival
+"independent shift" is some three of its standard errors from where it would no longer fail; with 280, one."""
 NODES = 1000
 """Heights on either side that stand for the law."""
 TIME = 5.0  # when tokens are there, in units of 1/gap
