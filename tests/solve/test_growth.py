@@ -80,6 +80,19 @@ def test_derivatives_of_a_cluster(t, c, tolerance):
         assert found.steps < 0.5 * strict
 
 
+@pytest.mark.parametrize(("rest", "tolerance"), [(2.0, 1e-6), (6.0, 1e-8)])
+def test_what_grows_beside_a_cluster_is_found_from_the_first_step_on(rest, tolerance):
+    """At e_1 differences vanish like e^{-20 t}; a hundred tokens at e_2 leave it at up to 20 - V_2, in one mode."""
+    flow = ms.SelfAttention(ms.AttentionWeights(V=torch.diag(torch.tensor([20.0, rest])), B=torch.eye(2)), 60.0)
+    points = torch.cat([torch.eye(2)[:1].repeat(20, 1), torch.eye(2)[1:].repeat(100, 1)]).double()
+    c = normal(120, 2, seed=1)
+    found, exact = (
+        gradient(flow, points, 1.2, lambda x: (c * x).sum(), rtol=rtol, atol=rtol, max_step=longest)
+        for rtol, longest in ((tolerance, None), (1e-12, 0.01))
+    )
+    assert float((found.points - exact.points).abs().max()) < tolerance * float(exact.points.abs().max())
+
+
 def test_nothing_grows_where_nothing_moves():
     flow = ms.SelfAttention(ms.AttentionWeights(V=torch.zeros(2, 2), B=torch.eye(2)), 2.0)
     here = problem(flow, 8)

@@ -29,7 +29,7 @@ LITTLE, MUCH = 1 << 22, 1 << 25
 """Numbers, 32 and 256 MB: stages of the last steps are kept while they take no more than the first, and those of
 `MORE` (1 + sqrt(K)) of K steps while they take no more than the second."""
 MORE = 3.0
-"""All of nine steps are kept, and two thirds of twenty-three: a step that is made again costs a third of
+"""All of nine steps are kept, and three quarters of twenty-three: a step that is made again costs a third of
 taking it back, and with sqrt(K) + 3 kept steps a gradient in 64 dimensions took five runs
 (benchmarks/gradient.py)."""
 
