@@ -134,27 +134,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="up to 100 tokens")
     parser.add_argument("--out", type=Path, default=RESULTS, help="folder of the JSON file")
-    parser.add_argument("--only", choices=("few", "many", "random"), help="the first, second or third table")
+    parser.add_argument(
+        "--only",
+        choices=("few", "many", "random"),
+        help="the first, second or third table; the others stay in the file",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the third")
     parser.add_argument("--threads", type=int, default=1, help="of torch and of our own kernels")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    rows: list[dict[str, Any]] = []
-    if arguments.only in (None, "few"):
-        rows += few_tokens(arguments.quick)
-    if arguments.only in (None, "many"):
-        rows += many_tokens(arguments.quick)
-    told = {"machine": machine(), "rows": rows}
-    if rows:
-        beyond = [(each["flow"], each["d"], each["n"]) for each in rows if each["runs"] > ALLOWED]
-        worst = max(each["runs"] for each in rows)
+    file = arguments.out / "gradient.json"
+    told = json.loads(file.read_text()) if arguments.only and file.exists() else {}
+    told["machine"], found = machine(), []
+    for name, table in (("few", few_tokens), ("many", many_tokens)):
+        if arguments.only in (None, name):
+            told[name] = table(arguments.quick)
+            found += told[name]
+    if found:
+        beyond = [(each["flow"], each["d"], each["n"]) for each in found if each["runs"] > ALLOWED]
+        worst = max(each["runs"] for each in found)
         Console().print(
             f"largest cost {worst:.2f} runs; more than {ALLOWED:g}, what is asked for: {beyond or 'none'}"
         )
     if arguments.only in (None, "random"):
-        told["random"] = anywhere(8 if arguments.quick else RANDOM, arguments.seed)
+        told |= {"seed": arguments.seed, "random": anywhere(8 if arguments.quick else RANDOM, arguments.seed)}
     arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "gradient.json").write_text(json.dumps(told, indent=1) + "\n")
+    file.write_text(json.dumps(told, indent=1) + "\n")
 
 
 def few_tokens(quick: bool) -> list[dict[str, Any]]:

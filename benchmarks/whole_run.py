@@ -13,8 +13,9 @@ would take longer than the limit, its evaluations are those of fewer tokens, tim
 than there, and its time is so many evaluations (marked ~), by a run at 1e-2 for diffrax, whose right-hand side is
 its own; the steps of Euler, which is of order one, always follow from a run of 400. LSODA runs where its Jacobian
 is small; --peers names those that run. Where tokens have come to rest no tolerance may be too coarse for the
-target, and the fastest run below it counts. CPU time of the process, on one thread; numpy's BLAS, whose idle
-threads spin and count, is told so by OPENBLAS_NUM_THREADS=1 alone, before it is loaded: every row says it.
+target, and the fastest run below it counts; who never meets it is shown at the least error. CPU time of the
+process, on one thread; numpy's BLAS, whose idle threads spin and count, is told so by OPENBLAS_NUM_THREADS=1 alone,
+before it is loaded: every row says it.
 From n = 20,000 on a dense matrix of scores is some GB: peers take blocks of rows of the size that is fastest for
 them, --threads of them at a time, each on one thread, so that their CPU time is that of their work alone and only
 the wait is shorter; the reference, at 1e-11, is all pairs with all digits on as many threads. diffrax has no such
@@ -217,7 +218,7 @@ def at_target(run: Run, truth: np.ndarray, first: float) -> dict[str, float]:
         if not 1e-12 < rtol < 2e-2:
             break
     if not (below and above):
-        error, seconds, evaluations = min(below or found, key=lambda run: run[1])
+        error, seconds, evaluations = min(below, key=lambda run: run[1]) if below else min(found)
         return {"cpu": seconds, "evaluations": evaluations, "error": error}
     low, high = max(below), min(above)
     part = math.log(TARGET / low[0]) / math.log(high[0] / low[0])
@@ -297,6 +298,7 @@ def show(rows: list[dict[str, Any]]) -> None:
         ours = found["metastable"]
         ratios = [
             f"{'~' if 'forecast' in p else ''}{p['cpu'] / ours['cpu']:.2g} ({p['evaluations']:.0f})"
+            + (f" at {p['error']:.0e}" if p["error"] > 1.01 * TARGET else "")
             if (p := found.get(peer))
             else "-"
             for peer in PEERS
