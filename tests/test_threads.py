@@ -35,18 +35,22 @@ def test_an_error_in_a_block_reaches_the_caller(threads):
         over_rows(work, 1000, cost=1e7)
 
 
-def test_an_error_waits_for_the_other_blocks(threads):
-    done = torch.zeros(1000, dtype=torch.bool)
+def test_an_error_waits_for_blocks_that_have_begun_and_begins_no_other(threads):
+    begun, done = [], []
 
     def work(start, stop):
+        begun.append(start)
         if start == 0:
             raise ValueError("row 0")
-        time.sleep(0.05)
-        done[start:stop] = True
+        time.sleep(0.1)
+        done.append(start)
 
     with pytest.raises(ValueError, match="row 0"):
         over_rows(work, 1000, cost=1e7)
-    assert bool(done[-1]) or threads == 1
+    begun = list(begun)
+    assert sorted(done) == sorted(begun)[1:]
+    time.sleep(0.2)
+    assert sorted(done) == sorted(begun)[1:] and len(begun) < 4 * threads
 
 
 @pytest.mark.parametrize("kernel", ["fused", "blocks", "auto"])

@@ -45,7 +45,9 @@ def over_rows(work: Callable[[int, int], None], n: int, *, cost: float, quantum:
         for part in parts:
             part.result()
     except BaseException:
-        wait(parts)  # the others still write into what the caller then takes for its own
+        for part in parts:
+            part.cancel()
+        wait(parts)  # those that have begun still write into what the caller then takes for its own
         raise
 
 
