@@ -34,7 +34,7 @@ from metastable.solve.controller import (
     STRETCH,
     Controller,
 )
-from metastable.solve.dop853 import FIRST, PROBE, Dop853
+from metastable.solve.dop853 import PROBE, Dop853, first_share
 from metastable.solve.march import march
 from metastable.solve.problem import Problem
 from metastable.solve.stretches import COUNTED, enter_stretch, refuse_endless, stretches
@@ -111,7 +111,8 @@ def begin(problem: Problem, stepper: Adaptive | Dop853, systems: Systems) -> Sys
         moved = combined(x, found.vectors[None], probe[:, None], problem.flow.spherical)
         change = _speeds(_field(problem, t + probe, moved, which).vectors - found.vectors) / probe
         small = tolerance ** (1 / 8)
-        found_step = np.where(np.isfinite(change), FIRST * small / (speed + change / speed), 0.0)
+        share = first_share(problem.flow.d)
+        found_step = np.where(np.isfinite(change), share * small / (speed + change / speed), 0.0)
         first = np.maximum(np.maximum(found_step, by_rate), tolerance / speed)
     else:
         first = np.minimum(FIRST_MOVE / speed, by_rate)
