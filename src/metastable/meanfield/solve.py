@@ -72,8 +72,8 @@ def solve(
     towards E^perp, and at late times, where E is a line, bundles of lines across E^perp with panels of their
     own (N12); for d > 3 a Sobol sequence. Past the exit of the metastable phase the circle reaches some 5e-7 in
     W2 and not much less: tokens are torn apart there, a misplaced mass dp costs 2 sqrt(dp), and rounding leaves
-    1e-14. On S^2 two bundles agree to 1e-5 at t = 20 for beta = 4, 16 and 64, through the exit, too; at 16 this
-    takes 95 s of one core with an axis, 160 to 380 s without, at 64 half an hour. Larger beta take longer:
+    1e-14. On S^2 two bundles agree to 1e-5 at t = 20 for beta = 4 to 256, up to 64 through the exit, too; at 16
+    this takes 95 s of one core with an axis, 160 to 380 s without, at 64 half an hour, at 256 an hour:
     `benchmarks/meanfield_sphere.py --print` says which cases have been run to the end. Laws with an axis reach
     it to beta = 256 (`solve_axial`). Where two bundles do not agree, the warning says whether it is lines that
     are missing.
