@@ -4,10 +4,11 @@ At t = 2, 5, 10, 20, sqrt E|Phi - Phi'|^2 over rho_0, which bounds W2, between
     resolutions  the last two bundles of lines (`meanfield.solve`),
     axial        the last two runs of the solver for laws with an axis (`meanfield.solve_axial`),
     methods      the bundle and the axial run.
-Families (B = 1 but for G, laws skewed or von Mises-Fisher about e = (1, 0, 0) or l = (1, .5, .2)/|.|):
+Families (B = 1 but for G and C, laws skewed or von Mises-Fisher about e = (1, 0, 0) or l = (1, .5, .2)/|.|):
     axis  V = diag(2, 1, 1), 1 + .6 <e, x>          axis'  V = diag(1, .5, .5), vMF(e, 1)
     I     V = diag(2, 1, .5), 1 + .6 <l, x>         I'     V = diag(1, .5, .2), vMF(l, 1)
     G     the M of I with B = [[1, .5, 0], [0, 1, 0], [0, 0, 1]], whose clusters leave at t ~ beta/8
+    C     V = diag(1, 2, .5), B = diag(4, 1, 1), whose clusters leave for the top of V at t = 5 to 10
 Rows are added to (or replaced in) the results file one by one; --merge adds those of other files.
 --lines runs pilots of so many lines to --until instead, and prints how much closer than that lines should be,
 where, and how far the map is from that of the last pilot on the lines that they share.
@@ -48,6 +49,7 @@ FAMILIES = {
     "axis'": (ms.AttentionWeights(V=np.diag([1.0, 0.5, 0.5]), B=np.eye(3)), VonMisesFisher(E, 1.0)),
     "I": (ms.AttentionWeights(V=M, B=np.eye(3)), Skewed(L, 0.6)),
     "I'": (ms.AttentionWeights(V=np.diag([1.0, 0.5, 0.2]), B=np.eye(3)), VonMisesFisher(L, 1.0)),
+    "C": (ms.AttentionWeights(V=np.diag([1.0, 2.0, 0.5]), B=np.diag([4.0, 1.0, 1.0])), Skewed(L, 0.6)),
     "G": (ms.AttentionWeights(V=M @ np.linalg.inv(SHEAR).T, B=SHEAR), Skewed(L, 0.6)),
 }
 
