@@ -42,15 +42,7 @@ def refine_atoms(flow: Flow, law: Empirical, times: Array, tol: float, tell: Tel
     """The tokens are the law: only the steps are refined."""
     tight = min(max(1e-2 * tol, 1e-11), 1e-6)
     coarse, fine = (
-        solve_tokens(
-            flow,
-            law.measure,
-            float(times[-1]),
-            times,
-            rtol=rtol,
-            atol=rtol,
-            progress=False if tell is None else tell,
-        )
+        solve_tokens(flow, law.measure, float(times[-1]), times, rtol=rtol, atol=rtol, progress=tell)
         for rtol in (tight, 0.05 * tight)
     )
     errors = ((fine.points - coarse.points).square().sum(-1) @ law.measure.mass).sqrt()

@@ -68,9 +68,7 @@ def refine_sphere(
     def run(size: tuple[int, ...]) -> _SphereRun:
         points, mass, total = quadrature.nodes(size)
         joined = Measure(torch.cat([points, probes]), torch.cat([mass, torch.zeros(len(probes), dtype=mass.dtype)]))
-        path = solve_tokens(
-            flow, joined, float(times[-1]), times, rtol=tight, atol=tight, progress=False if tell is None else tell
-        )
+        path = solve_tokens(flow, joined, float(times[-1]), times, rtol=tight, atol=tight, progress=tell)
         return _SphereRun(size, points, mass, total, path.points[:, : len(points)], path.points[:, len(points) :])
 
     expected, hidden = quadrature.expected(law.integral())
